@@ -1,0 +1,1 @@
+"""Values and decisions; nothing here waits, reads a clock or talks to the world."""
