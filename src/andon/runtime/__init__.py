@@ -1,0 +1,1 @@
+"""The acting half: everything here performs what `core` decides."""

@@ -1,0 +1,22 @@
+"""Runtime tests fail when code of Andon blocks the event loop."""
+
+from collections.abc import Iterator
+
+import pytest
+from blockbuster import blockbuster_ctx
+
+from andon import tool
+
+
+@tool
+def first() -> None:
+    """The first tool of a process loads pydantic and its plugins, which reads files: once, and here."""
+
+
+@pytest.fixture(autouse=True)
+def blocking_is_an_error() -> Iterator[None]:
+    """Watch for blocking calls; the tests' own files may read and write."""
+    with blockbuster_ctx("andon") as watch:
+        # Coverage notes the lines of many threads under a lock of its own.
+        watch.functions["threading.Lock.acquire"].can_block_in("coverage/collector.py", "lock_data")
+        yield
