@@ -1,0 +1,1 @@
+"""Adapters: one real thing each, behind an extra; none knows another."""
