@@ -7,6 +7,7 @@ AndonError
 │   ├── MissingExtraError       an optional package is not installed
 │   ├── RunStateError           a verb does not fit the state of the run
 │   ├── LoopClosedError         a turn loop that has ended was asked for more
+│   ├── SessionError            a session cannot do what it was asked; `kind` says why
 │   └── CheckpointError         there is nothing here that could be resumed
 ├── ModelError              the model or its provider failed
 ├── ToolError               a tool failed; raised by tools, its text is what the model reads
@@ -15,7 +16,7 @@ AndonError
 └── Cancelled               the work was stopped on request; let it pass
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from andon.core.outcome import Interrupt
@@ -31,6 +32,8 @@ __all__ = [
     "MissingExtraError",
     "ModelError",
     "RunStateError",
+    "SessionError",
+    "SessionProblem",
     "ToolDefinitionError",
     "ToolError",
     "UnknownModelError",
@@ -89,6 +92,22 @@ class RunStateError(UserError):
 
 class LoopClosedError(UserError):
     """A turn loop that has ended, and whose late items were taken, was asked for more."""
+
+
+SessionProblem = Literal["missing", "conflict", "full", "fenced", "newer", "broken", "closed"]
+
+
+class SessionError(UserError):
+    """A session cannot do what it was asked.
+
+    `kind` says why: it is `missing`; what was asked is in `conflict` with what it has become; it is
+    `full` for now, try again; this worker was `fenced`, as another one has the session; its journal
+    is `newer` than this Andon or `broken`; or the substrate is `closed`.
+    """
+
+    def __init__(self, problem: str, kind: SessionProblem) -> None:
+        super().__init__(problem)
+        self.kind: SessionProblem = kind
 
 
 class CheckpointError(UserError):

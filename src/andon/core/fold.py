@@ -35,7 +35,7 @@ from andon.core.messages import Call, Message, Result, ResultState, size
 from andon.core.outcome import Outcome
 from andon.core.repair import repair, unknown
 from andon.core.stop import Stop
-from andon.core.tree import answered, answered_inside, before_tool_site, tool_site
+from andon.core.tree import answered, answered_inside, before_tool_site, tool_site, with_shared
 
 
 class Next(Enum):
@@ -158,6 +158,19 @@ def fold(events: Iterable[Event]) -> State:
     state = State()
     for event in events:
         state.apply(event)
+    return state
+
+
+def going_on(item: RunStarted, messages: list[Message]) -> State:
+    """Begin a run of a session: it goes on with the session's own list of messages, which is not copied.
+
+    A run that is resumed begins with the history of its checkpoint, which shares what it can with that list.
+    """
+    if item.checkpoint is not None:
+        return State().apply(replace(item, checkpoint=with_shared(item.checkpoint, messages)))
+    state = State()
+    state.run_id = item.run_id
+    state.messages = messages
     return state
 
 

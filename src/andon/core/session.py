@@ -1,0 +1,366 @@
+"""Session: the state of a session is what the items of its journal add up to, and nothing else.
+
+A command has its effect where its `Received` item stands. What is to be done about it follows from
+the state alone, so that whichever worker has the session does the same, also after a crash:
+
+    the state says              and so its worker
+    ------------------------    ------------------------------------------------------------
+    a live run, not running     lets it go on from the last item of its journal
+    `live.stop`                 tells the run, which joins it
+    `live.steers`               says them to the run, until each was heard
+    nothing live, a queue       starts the first that waits, unless `held`, `closed` or quarantined
+"""
+
+from collections.abc import Iterable
+from typing import Self
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from andon.core.command import Answer, Cancel, Command, Halt, Key, Pause, Push, Release, Resume, Steer
+from andon.core.fold import going_on
+from andon.core.items import (
+    MessageAdded,
+    ModelEnded,
+    RunEnded,
+    RunStarted,
+    Steered,
+    StopRequested,
+    ToolEnded,
+)
+from andon.core.journal import Entry, HandedOver, Quarantined, Received, SessionCreated, Unknown
+from andon.core.live import Live, Queued, Waiting
+from andon.core.messages import Message
+from andon.core.row import PREVIEW, Row, row_of_ended, row_of_live, row_of_queued
+from andon.core.stop import Cause, Point, Stop, StopReport, StopResult, Where
+from andon.core.tree import with_shared
+
+REMEMBERED = 1_000  # commands of which is known what became of them
+PREEMPT_GRACE = 10.0
+
+
+class Fate(Struct, frozen=True, kw_only=True, gc=False):
+    """What became of a command: the run that it concerns, if any, or why it had no effect."""
+
+    run_id: str | None = None
+    problem: str | None = None
+    report: StopReport | None = None
+
+
+class SessionState:
+    """What a session's items add up to; `apply` is the only way it changes."""
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.n = 0
+        self.cursor = 0
+        self.created: SessionCreated | None = None
+        self.touched = 0.0
+        self.messages: list[Message] = []
+        self.queue: list[Queued] = []
+        self.live: Live | None = None
+        self.waiting: Waiting | None = None
+        self.ended: dict[str, Row] = {}
+        self.fates: dict[str, Fate] = {}
+        self.held = False
+        self.closed = False
+        self.quarantined = ""
+        self.changed: set[str] = set()
+
+    def apply(self, entry: Entry) -> Self:
+        """Take one item in."""
+        self.n = entry.n
+        self.touched = entry.at or self.touched
+        match entry:
+            case Received():
+                self.cursor = entry.seq
+                self._receive(entry.command)
+            case RunStarted(path=()):
+                self._start(entry)
+            case RunEnded(path=()):
+                self._end(entry)
+            case SessionCreated():
+                self.created = entry
+            case HandedOver():
+                self._hand_over(entry)
+            case Quarantined():
+                self.quarantined = entry.why
+                self._touch_live()
+            case Unknown():
+                pass
+            case _:
+                self._happen(entry)
+        return self
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is such a session."""
+        return self.n > 0
+
+    @property
+    def ready(self) -> Queued | None:
+        """The run to start next, if one may be started now."""
+        if self.live is not None or self.held or self.closed or self.quarantined or not self.queue:
+            return None
+        return self.queue[0]
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a worker has something to do here, without a new command."""
+        return (self.live is not None and not self.quarantined) or self.ready is not None
+
+    def row(self, run_id: str) -> Row | None:
+        """Give what the list of runs says of one."""
+        if run_id in self.ended:
+            return self.ended[run_id]
+        if self.live is not None and self.live.run_id == run_id:
+            return row_of_live(self.key, self.live, self.n, quarantined=bool(self.quarantined))
+        return next(
+            (row_of_queued(self.key, one, self.n) for one in self.queue if one.run_id == run_id), None
+        )
+
+    def rows(self) -> list[Row]:
+        """Give the rows that have changed since they were asked for last."""
+        changed, self.changed = self.changed, set()
+        return [row for row in map(self.row, sorted(changed)) if row is not None]
+
+    # Commands
+
+    def _receive(self, command: Command) -> None:
+        match command:
+            case Push():
+                fate = self._push(command)
+            case Steer():
+                fate = self._steer(command)
+            case Cancel():
+                fate = self._cancel(command)
+            case Halt():
+                self.closed = True
+                fate = self._stop_live(command.stop)
+            case Pause():
+                self.held = True
+                fate = self._stop_live(command.stop)
+            case Resume():
+                fate = self._resume(command)
+            case Answer():
+                fate = self._answer(command)
+            case Release():
+                fate = self._release()
+        self.fates[command.id] = fate
+        if len(self.fates) > REMEMBERED:
+            del self.fates[next(iter(self.fates))]
+
+    def _push(self, command: Push) -> Fate:
+        if self.row(command.run_id) is not None:
+            return Fate(run_id=command.run_id)
+        if self.closed:
+            return Fate(problem=f"session {self.key} was stopped: resume it first")
+        queued = Queued(
+            run_id=command.run_id,
+            at=command.at,
+            by=command.by,
+            message=command.message,
+            limits=command.limits,
+        )
+        busy = self.live is not None or bool(self.queue)
+        if busy and command.on_busy == "reject":
+            return Fate(problem=f"session {self.key} is busy: wait, or push with another on_busy")
+        if self.live is not None and command.on_busy == "steer":
+            self.live.steers[command.id] = Steer(
+                id=command.id, at=command.at, by=command.by, message=command.message
+            )
+            self.live.else_queued[command.id] = queued
+            return Fate(run_id=self.live.run_id)
+        self.changed.add(command.run_id)
+        if command.on_busy in {"preempt", "rollback"}:
+            self._make_way(command)
+            self.queue.insert(0, queued)
+        else:
+            self.queue.append(queued)
+        return Fate(run_id=command.run_id)
+
+    def _make_way(self, command: Push) -> None:
+        if self.live is None:
+            return
+        cause = Cause("preempt", command.by, f"preempted by run {command.run_id}", command.id)
+        if command.on_busy == "rollback":
+            self.live.rolled_back = True
+            self._stop_live(Stop.now().bind(command.at, cause))
+        else:
+            self._stop_live(Stop.at(Point.ANY, grace=PREEMPT_GRACE).bind(command.at, cause))
+
+    def _steer(self, command: Steer) -> Fate:
+        live = self.live
+        if live is None or command.run_id not in {None, live.run_id}:
+            return Fate(problem="no such run is live, so nobody could hear it: push it instead")
+        live.steers[command.id] = command
+        return Fate(run_id=live.run_id)
+
+    def _cancel(self, command: Cancel) -> Fate:
+        if command.queued:
+            self._cancel_queued(command.stop, [one.run_id for one in self.queue])
+        live, wanted = self.live, command.run_id
+        if live is not None and wanted in {None, live.run_id}:
+            return self._stop_live(command.stop)
+        if self.waiting is not None and wanted in {None, self.waiting.run_id} and self.waiting.interrupts:
+            return self._give_up(self.waiting, command.stop)
+        if wanted is None and self.queue and not self.held:
+            wanted = self.queue[0].run_id
+        if wanted is not None and any(one.run_id == wanted for one in self.queue):
+            self._cancel_queued(command.stop, [wanted])
+            return Fate(run_id=wanted)
+        if wanted in self.ended:
+            return Fate(run_id=wanted)
+        if self.waiting is not None and wanted is None and self.held:
+            return self._give_up(self.waiting, command.stop)
+        return Fate(report=StopReport(result=StopResult.NOTHING_RUNNING))
+
+    def _cancel_queued(self, stop: Stop, run_ids: Iterable[str]) -> None:
+        """Let runs that wait end before they start: a stop that comes before takes effect before."""
+        wanted = set(run_ids)
+        now = stop.join(Stop.now())
+        self.queue = [replace(one, stop=now) if one.run_id in wanted else one for one in self.queue]
+
+    def _give_up(self, waiting: Waiting, stop: Stop) -> Fate:
+        """Discard what a paused run waits for: it cannot be resumed any more."""
+        self.waiting = None
+        report = StopReport(
+            result=StopResult.STOPPED,
+            accepted=True,
+            stopped_at=Where.PAUSED,
+            causes=stop.causes,
+            run_id=waiting.run_id,
+        )
+        row = self.ended.get(waiting.run_id)
+        if row is not None:
+            self._note(replace(row, state="cancelled", n=self.n, cancelled=report, interrupts=()))
+        return Fate(run_id=waiting.run_id, report=report)
+
+    def _stop_live(self, stop: Stop | None) -> Fate:
+        live = self.live
+        if live is None:
+            return Fate(report=StopReport(result=StopResult.NOTHING_RUNNING))
+        if stop is not None:
+            live.stop = stop if live.stop is None else live.stop.join(stop)
+            self._touch_live()
+        return Fate(run_id=live.run_id)
+
+    def _resume(self, command: Resume) -> Fate:
+        had_paused = self.held or self.closed
+        self.held = self.closed = False
+        if self.live is not None and self.live.stop is not None:
+            self.live.resumes_as = command.run_id
+            return Fate(run_id=command.run_id)
+        if self.waiting is not None and not self.waiting.interrupts:
+            self._go_on(self.waiting, command.run_id, command, {})
+            return Fate(run_id=command.run_id)
+        if had_paused:
+            return Fate()
+        return Fate(problem=f"session {self.key} has nothing to resume: it is neither paused nor stopped")
+
+    def _answer(self, command: Answer) -> Fate:
+        waiting = self.waiting
+        if waiting is None or not waiting.interrupts:
+            return Fate(problem=f"session {self.key} waits for no answer")
+        known = [interrupt.id for interrupt in waiting.interrupts]
+        wrong = [name for name in command.answers if name not in known]
+        if wrong:
+            told = ", ".join(map(repr, wrong))
+            return Fate(problem=f"answers has {told}, and the open interrupts are: {', '.join(known)}")
+        self._go_on(waiting, command.run_id, command, command.answers)
+        return Fate(run_id=command.run_id)
+
+    def _go_on(self, waiting: Waiting, run_id: str, asked: Command, answers: dict[str, object]) -> None:
+        self.waiting = None
+        goes_on = Queued(
+            run_id=run_id, at=asked.at, by=asked.by, checkpoint=waiting.checkpoint, answers=answers
+        )
+        self.queue.insert(0, goes_on)
+        self.changed.add(run_id)
+        row = self.ended.get(waiting.run_id)
+        if row is not None:
+            self._note(replace(row, n=self.n, went_on_as=run_id))
+
+    def _release(self) -> Fate:
+        if not self.quarantined:
+            return Fate(problem=f"session {self.key} is not in quarantine")
+        self.quarantined = ""
+        if self.live is not None:
+            self.live.deaths = 0
+            self._touch_live()
+        return Fate()
+
+    # Runs
+
+    def _start(self, item: RunStarted) -> None:
+        live = self.live
+        if live is not None and live.run_id == item.run_id:
+            live.goes_on(item, self.messages)
+            return
+        queued = next((one for one in self.queue if one.run_id == item.run_id), None)
+        self.queue = [one for one in self.queue if one is not queued]
+        self.waiting = None
+        state = going_on(item, self.messages)
+        self.live = Live(item.run_id, state, base=len(self.messages), began=item.at)
+        if queued is not None:
+            self.live.queued, self.live.stop, self.live.by = queued.at, queued.stop, queued.by
+            self.live.prompt = "" if queued.message is None else queued.message.text[:PREVIEW]
+        self._touch_live()
+
+    def _happen(self, item: Entry) -> None:
+        live = self.live
+        if live is None:
+            return
+        live.apply(item)
+        if isinstance(item, ModelEnded | ToolEnded | MessageAdded):
+            live.deaths = 0
+        if isinstance(item, Steered):
+            live.steers.pop(item.id, None)
+            live.else_queued.pop(item.id, None)
+        if isinstance(item, StopRequested) and not item.path:
+            live.stop = item.stop if live.stop is None else live.stop.join(item.stop)
+        self._touch_live()
+
+    def _end(self, item: RunEnded) -> None:
+        live = self.live
+        if live is None:
+            return
+        outcome = item.outcome
+        undone = live.rolled_back and outcome.stop_reason == "cancelled"
+        self._note(row_of_ended(self.key, live, item))
+        history = live.state.messages
+        if outcome.checkpoint is not None and not undone:
+            self.waiting = Waiting(
+                run_id=live.run_id,
+                checkpoint=with_shared(outcome.checkpoint, history),
+                interrupts=outcome.interrupts if outcome.stop_reason == "interrupt" else (),
+            )
+        self.messages = history[: live.base] if undone else history
+        self.queue = [*live.else_queued.values(), *self.queue]
+        self.changed.update(queued.run_id for queued in live.else_queued.values())
+        self.live = None
+        if live.resumes_as is not None and self.waiting is not None:
+            again = Resume(id=live.resumes_as, at=item.at, run_id=live.resumes_as)
+            self._go_on(self.waiting, live.resumes_as, again, {})
+
+    def _hand_over(self, item: HandedOver) -> None:
+        if self.live is not None and self.live.run_id == item.run_id:
+            self.live.hand_over(item, self.messages)
+
+    # Rows
+
+    def _note(self, row: Row) -> None:
+        self.ended[row.run_id] = row
+        self.changed.add(row.run_id)
+
+    def _touch_live(self) -> None:
+        if self.live is not None:
+            self.changed.add(self.live.run_id)
+
+
+def fold_session(key: Key, entries: Iterable[Entry]) -> SessionState:
+    """Add the items of a session up from the beginning."""
+    state = SessionState(key)
+    for entry in entries:
+        state.apply(entry)
+    return state
