@@ -94,15 +94,15 @@ class LoopClosedError(UserError):
     """A turn loop that has ended, and whose late items were taken, was asked for more."""
 
 
-SessionProblem = Literal["missing", "conflict", "full", "fenced", "newer", "broken", "closed"]
+SessionProblem = Literal["missing", "conflict", "full", "busy", "fenced", "newer", "broken", "closed"]
 
 
 class SessionError(UserError):
     """A session cannot do what it was asked.
 
-    `kind` says why: it is `missing`; what was asked is in `conflict` with what it has become; it is
-    `full` for now, try again; this worker was `fenced`, as another one has the session; its journal
-    is `newer` than this Andon or `broken`; or the substrate is `closed`.
+    `kind` says why: it is `missing`; what was asked is in `conflict` with what it has become; it is `full`
+    for now, or no worker is free and it is `busy`: try again; this worker was `fenced`, as another one has
+    the session; its journal is `newer` than this Andon, or `broken`; or the substrate is `closed`.
     """
 
     def __init__(self, problem: str, kind: SessionProblem) -> None:

@@ -175,6 +175,10 @@ class Substrate(Protocol):
         """
         ...
 
+    async def head(self, key: Key) -> int:
+        """Give the head of a journal; 0 if there is none."""
+        ...
+
     async def read(self, key: Key, *, after: int = 0) -> Sequence[tuple[int, bytes]]:
         """Give the records behind a head, each with its own."""
         ...

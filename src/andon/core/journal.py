@@ -71,6 +71,20 @@ class Quarantined(_Entry, frozen=True, tag="quarantined", gc=False):
     why: str
 
 
+class Partial(Struct, frozen=True, tag="partial", omit_defaults=True, gc=False):
+    """What a model call in flight has said so far, in place of what a reader has of it; not journaled."""
+
+    text: str = ""
+    reasoning: str = ""
+    path: Path = ()
+
+
+class Superseded(Struct, frozen=True, tag="superseded", omit_defaults=True, gc=False):
+    """The worker of a run has died: what its calls in flight had said is said anew; not journaled."""
+
+    run_id: str
+
+
 class Unknown(_Entry, frozen=True, gc=False):
     """An item that a newer version wrote: kept, and passed on as it is."""
 

@@ -15,7 +15,7 @@ from andon.core.stop import MAX_ID, Cause, Source, Stop, as_stop, check_flag
 from andon.core.text import check_text
 from andon.core.tree import check_answers, with_partial
 from andon.errors import CheckpointError, UserError
-from andon.ports import Model, Observer, Store
+from andon.ports import Journal, Model, Observer, Store
 from andon.runtime.behind import agent_tool, hand_over_tool
 from andon.runtime.budget import UNBOUNDED
 from andon.runtime.config import Config, model_name, pricing
@@ -128,10 +128,12 @@ class Agent:
         messages: Sequence[Message] = (),
         limits: Limits | None = None,
         checkpoint_id: str | None = None,
+        journal: Journal | None = None,
     ) -> Run:
         """Make a run, which begins when it is entered with `async with`, iterated or asked for its outcome.
 
-        It goes on from `messages` if there are any.
+        It goes on from `messages` if there are any. With a journal, what happens is written down there before
+        it has an effect: no model is asked, no tool runs and nobody is told of the end before that.
         """
         history = as_history(messages)
         check_text("checkpoint_id", checkpoint_id, MAX_ID)
@@ -145,6 +147,7 @@ class Agent:
             history=history,
             limits=as_limits(limits, self._config.limits),
             checkpoint_id=checkpoint_id,
+            journal=journal,
         )
 
     async def run(
@@ -212,8 +215,9 @@ class Agent:
         keep_partial: bool = False,
         limits: Limits | None = None,
         checkpoint_id: str | None = None,
+        journal: Journal | None = None,
     ) -> Run:
-        """Make a run that goes on from a checkpoint; `resume`, to be watched."""
+        """Make a run that goes on from a checkpoint; `resume`, to be watched, and with a journal."""
         if isinstance(checkpoint, bytes | str):
             checkpoint = Checkpoint.from_json(checkpoint)
         if not isinstance(checkpoint, Checkpoint):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -237,6 +241,7 @@ class Agent:
             checkpoint=with_partial(checkpoint) if keep_partial else checkpoint,
             answers={name: as_json("an answer", given) for name, given in (answers or {}).items()},
             checkpoint_id=checkpoint_id,
+            journal=journal,
         )
 
     def as_tool(

@@ -104,6 +104,11 @@ class Ask:
                 model=self._model,
             )
         )
+        if record.top.journal is not None:
+            await record.sync()
+            if record.scope.cuts_model:
+                self._conclude("cut", asked=False)
+                return "cut"
         record.scope.cutting(self._cut)
         try:
             ended = await self._stream(model)
@@ -213,10 +218,10 @@ class Ask:
         self.error = ModelError("the model call cancelled itself, without a stop")
         return "failed"
 
-    def _conclude(self, end: End) -> None:
+    def _conclude(self, end: End, *, asked: bool = True) -> None:
         record = self._record
         usage = self.draft.usage or NOTHING
-        if end != "complete":
+        if asked and end != "complete":
             usage = usage_at_cut(self.draft.usage, record.state.characters(), self.draft.received)
         price = record.config.pricing.get(self._model)
         cost = None if price is None or usage is NOTHING else price(usage)

@@ -273,7 +273,7 @@ class Carrier:
         if "run_ended" in hooks.named:
             outcome = ending.outcome(ending.report())
             await self._hook_at_end("run_ended", outcome=outcome, cut=ending.stopped_at is not None)
-        ending.finish(await ending.stored())
+        ending.finish(await ending.written(await ending.stored()))
 
     async def _hook_at_end(self, name: MomentName, **what: object) -> None:
         try:

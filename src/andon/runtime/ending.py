@@ -88,6 +88,9 @@ class Ending:
         if not self.near:
             return []
         self.saved = checkpoint(state, record.config.name, record.config.model, record.config.tools)
+        stop = record.scope.stop
+        if record.journal is not None and stop is not None and self.stopped_at is not None and not self.limit:
+            record.journal.seal(stop)
         sealed: list[Message] = []
         for call in state.pending:
             result = self._left_open(call)
@@ -128,10 +131,30 @@ class Ending:
         error = "there was no time to store it: the loop was shut down" if lost else None
         self.finish(self.report(durable=not lost, error=error))
 
+    async def written(self, report: StopReport) -> StopReport:
+        """Write the terminal item down before anybody is told; one that takes too long is not waited for."""
+        record = self._record
+        if record.journal is None:
+            return report
+        timeout = record.config.durable_timeout
+        job = Job().start(record.journal.end(self._last(report)))
+        job.after(timeout, lambda: job.end_within(STORE_GRACE, cancel=True))
+        await job.wait(record.tear)
+        if job.cut:
+            error = f"its end was not written down within {timeout:g} s"
+            return replace(report, durable=False, checkpoint_error=error)
+        if job.error is not None:
+            return replace(report, durable=False, checkpoint_error=in_words(job.error))
+        return report
+
+    def _last(self, report: StopReport) -> RunEnded:
+        record = self._record
+        return RunEnded(n=record.items + 1, at=record.scope.now(), outcome=self.outcome(report))
+
     def finish(self, report: StopReport) -> None:
         """Add the terminal item, and let everybody know."""
         record = self._record
-        record.add(RunEnded(n=record.items + 1, at=record.scope.now(), outcome=self.outcome(report)))
+        record.add(self._last(report))
         record.failure = self.failure
         record.scope.settle(report)
         record.steering.close()

@@ -104,6 +104,12 @@ class MemorySubstrate:
             watcher.hear(None)
         return self._head
 
+    async def head(self, key: Key) -> int:
+        """Give the head of a journal."""
+        self._check()
+        box = self._boxes.get(key)
+        return 0 if box is None else box.head
+
     async def read(self, key: Key, *, after: int = 0) -> Sequence[tuple[int, bytes]]:
         """Give the records behind a head."""
         self._check()

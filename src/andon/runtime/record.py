@@ -21,15 +21,16 @@ from andon.core.items import (
 )
 from andon.core.messages import Message
 from andon.core.stop import Abandoned, Cause, Stop, Where
-from andon.errors import HookError
-from andon.ports import Observer
+from andon.errors import HookError, RunStateError
+from andon.ports import Journal, Observer
 from andon.runtime.bell import Bell
 from andon.runtime.budget import Budget, charge
 from andon.runtime.config import Config
 from andon.runtime.hooks import Moment, MomentName
-from andon.runtime.isolate import Cut
+from andon.runtime.isolate import Cut, Job
+from andon.runtime.later import Later
 from andon.runtime.nested import Place, at
-from andon.runtime.scope import Scope
+from andon.runtime.scope import LOST, Scope
 from andon.runtime.steering import Steering
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Record:
         "events",
         "failure",
         "items",
+        "journal",
         "late",
         "place",
         "run",
@@ -71,12 +73,15 @@ class Record:
         "scope",
         "state",
         "steering",
+        "top",
         "torn",
     )
 
-    def __init__(self, run: "Run", config: Config) -> None:
+    def __init__(self, run: "Run", config: Config, journal: Journal | None = None) -> None:
         self.run = run
-        self.run_id = os.urandom(10).hex()
+        self.journal = journal  # of a root run; those inside it are written down with it
+        self.top = self
+        self.run_id = os.urandom(10).hex() if journal is None else journal.run_id
         self.config = config
         self.scope = Scope(self.run_id, self._stop_requested)
         self.state = State()
@@ -97,6 +102,7 @@ class Record:
     def belong(self, place: Place) -> None:
         """Become a child of the run at a place; who observes that observes this, too."""
         self.place = place
+        self.top = place.record.top
         self.budgets = place.record.budgets
         self._observed += [one for one in place.record.observers if one not in self._observed]
 
@@ -116,10 +122,43 @@ class Record:
             self.bell.ring()
         if self.budgets and not item.path:
             charge(self, item)
+        if self.journal is not None and not isinstance(item, RunEnded):
+            self.journal.take(item)
         if self._observed:
             self._tell_observers(item)
         if self.place is not None and not isinstance(item, RunEnded):
             self.place.take(self, item)
+
+    async def sync(self) -> None:
+        """Wait until what has happened is written down, as far as there is a journal.
+
+        What a run in another thread has told is taken by the root before this is asked for there.
+        """
+        journal = self.top.journal
+        if journal is None:
+            return
+        if self.top.scope.is_here():
+            job = Job().start(journal.sync())
+        else:
+            job = Job().start(self.top.sync_from_afar())
+        await job.wait(self.tear)
+        if job.error is not None:
+            raise job.error
+
+    async def sync_from_afar(self) -> None:
+        """Let the root's own loop do that, and wait for it in this one."""
+        written: Later[BaseException | bool] = Later()
+
+        def begin() -> None:
+            if self.journal is not None:
+                job = Job().start(self.journal.sync())
+                job.when_over(lambda: written.settle(job.error or True))
+
+        if not self.scope.soon(begin):
+            raise RunStateError(LOST)
+        error = await written
+        if isinstance(error, BaseException):
+            raise error
 
     def show(self, delta: Delta) -> None:
         """Show what passes by; the hot path of a root run appends by itself."""

@@ -144,6 +144,8 @@ class Round:
                 again=record.state.begun(call.id),
             )
         )
+        if record.top.journal is not None and not await self._written(work):
+            return UNBEGUN
         record.running.append(running)
         try:
             await running.start(work).wait(record.tear)
@@ -156,6 +158,17 @@ class Round:
         if record.scope.cuts and self._hit is not Where.TOOLS:
             self._hit = running.hit() or self._hit
         return ended
+
+    async def _written(self, work: Coroutine[Any, Any, object]) -> bool:
+        """Let the intent be durable before the tool runs; False if a cut came meanwhile."""
+        written = False
+        try:
+            await self._record.sync()
+            written = not self._record.scope.cuts
+        finally:
+            if not written:
+                work.close()
+        return written
 
     def _unheard_of(self, call: Call) -> Ended:
         said = call.name if call.said is None else call.said
@@ -296,8 +309,7 @@ class Running:
 
     async def quiet(self) -> None:
         """Let the runs inside a call that was left early end, within their time: they are not heard later."""
-        left = self._job.cut or suspension(self._job.error) is not None
-        if not left or self._job.abandoned or not self._place.runs:
+        if not (self._job.cut or suspension(self._job.error)) or self._job.abandoned or not self._place.runs:
             return
         self._end_inside(Cause("parent", reason="the tool call that started it was left"))
         job = Job().start(self._place.heard())

@@ -16,6 +16,7 @@ from andon.core.outcome import Outcome
 from andon.core.steer import WHEN, When
 from andon.core.stop import Cause, Source, Stop, Where, as_stop
 from andon.errors import RunStateError
+from andon.ports import Journal
 from andon.runtime.bell import Bell
 from andon.runtime.carrier import Carrier
 from andon.runtime.config import Config
@@ -61,8 +62,9 @@ class Run:
         checkpoint: Checkpoint | None = None,
         answers: Mapping[str, object] | None = None,
         checkpoint_id: str | None = None,
+        journal: Journal | None = None,
     ) -> None:
-        self._record = Record(self, config)
+        self._record = Record(self, config, journal)
         self._live = live
         self._prompt = prompt
         self._history = history
@@ -140,7 +142,11 @@ class Run:
             self._record.steering.close()  # nobody will hear any more what was said
         return ticket
 
-    def steer(self, prompt: Prompt, *, when: When = "next") -> SteerReceipt:
+    def join(self, stop: Stop) -> None:
+        """Take a stop that was bound to its time and causes elsewhere, as often as it is told."""
+        self._record.scope.join(stop)
+
+    def steer(self, prompt: Prompt, *, when: When = "next", steer_id: str | None = None) -> SteerReceipt:
         """Say something to the run while it works, from any thread, never blocking.
 
         It joins the history as the user's, once, in order, and the same run answers it. `await` the
@@ -154,6 +160,7 @@ class Run:
                 have ended, one more call is made. "idle" is only where the run would end. "now" cuts
                 the model call in flight, keeps what it had said, and asks again with this; with none
                 in flight it is as "next", for tools and hooks are not cut.
+            steer_id: What its item is called; made up by default.
         """
         message = as_message(prompt)
         if when not in WHEN:
@@ -167,7 +174,7 @@ class Run:
                 f"steer one of its steps, run.child(id).steer(…); their ids are: {steps}"
             )
             raise RunStateError(msg)
-        receipt = record.steering.say(message, when)
+        receipt = record.steering.say(message, when, steer_id)
         if self._began and not record.scope.soon(self._hear_now):
             record.steering.close()  # its loop is closed: nobody will hear it
         return receipt

@@ -88,6 +88,14 @@ class Scope:
             self._pass_on(bound)
         return ticket
 
+    def join(self, stop: Stop) -> None:
+        """Take a stop that is bound already; from any thread."""
+        self._inbox.append((stop, Ticket()))
+        self._raise_flags(stop)
+        self._ring()
+        if not self.final:
+            self._pass_on(stop)
+
     def adopt(self, name: str, child: "Scope", bond: Bond) -> None:
         """Pass stops on to a child run, also the one that is already there; from any thread."""
         if child._loop is self._loop:  # noqa: SLF001 — one of ours
@@ -104,10 +112,7 @@ class Scope:
         """Take over from the parent what of its stop is for this run."""
         told = stop.passed_on(bond)
         if told is not None:
-            self._inbox.append((told, Ticket()))
-            self._raise_flags(told)
-            self._ring()
-            self._pass_on(told)
+            self.join(told)
 
     def _pass_on(self, stop: Stop) -> None:
         """Tell the whole tree at once; once it is joined here, what it has become is passed on again."""

@@ -48,9 +48,9 @@ class Steering:
         self.waiting: deque[Said] = deque()
         self._closed = False
 
-    def say(self, message: Message, when: When) -> SteerReceipt:
+    def say(self, message: Message, when: When, steer_id: str | None = None) -> SteerReceipt:
         """Put a message in; after the end it is told so at once."""
-        receipt = SteerReceipt(os.urandom(8).hex())
+        receipt = SteerReceipt(steer_id or os.urandom(8).hex())
         self.waiting.append((Steer(message, when, receipt.id), receipt))
         if self._closed:  # looked at after the append: either this or `close` finds it
             self._refuse()

@@ -1,0 +1,249 @@
+"""Tenure: one worker's hold of one session, from the claim until it leaves it.
+
+What is to be done follows from the session's state alone (see `core/session.py`): this looks at it
+whenever something has come, does it, and waits. So a command that comes twice, or a worker that takes
+over from one that died, needs no case of its own.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from andon.core.command import command_from_json
+from andon.core.items import Delta, MessageAdded, RunEnded, RunStarted
+from andon.core.journal import Quarantined, Received, record_from_json
+from andon.core.live import Live, Queued
+from andon.core.outcome import Outcome
+from andon.core.session import SessionState
+from andon.core.stop import Stop
+from andon.core.text import in_words
+from andon.errors import SessionError, UserError
+from andon.ports import Claim, Substrate
+from andon.runtime.agent import Agent
+from andon.runtime.bell import Bell
+from andon.runtime.book import Book, RunJournal
+from andon.runtime.feed import Tagger
+from andon.runtime.isolate import Job, nap
+from andon.runtime.record import logger
+from andon.runtime.run import Run
+
+
+async def load(substrate: Substrate, claim: Claim) -> tuple[SessionState, int]:
+    """Fold the journal of a session; gives its head, too."""
+    state, head = SessionState(claim.key), 0
+    for head, record in await substrate.read(claim.key):  # noqa: B007 — the last one is wanted
+        for entry in record_from_json(record):
+            state.apply(entry)
+    return state, head
+
+
+class Tenure:
+    """Works on one session.
+
+    Args:
+        claim: The hold on it.
+        agent: Who answers there.
+        substrate: Where it is kept.
+        beat: Seconds between two signs of life.
+        deaths: How many workers may die on one step before the session is put into quarantine.
+    """
+
+    def __init__(self, claim: Claim, agent: Agent, substrate: Substrate, *, beat: float, deaths: int) -> None:
+        self._claim = claim
+        self._agent = agent
+        self._substrate = substrate
+        self._beat = beat
+        self._deaths = deaths
+        self._book: Book | None = None
+        self._run: Run | None = None
+        self._told: Stop | None = None
+        self._said: set[str] = set()
+        self._bell = Bell()
+        self._mail = True
+        self._woken = False
+        self._drain: Stop | None = None
+        self._stopping = False
+
+    async def work(self) -> None:
+        """Work until there is nothing to do, the session is another's, or this worker shuts down."""
+        state, head = await load(self._substrate, self._claim)
+        book = self._book = Book(self._substrate, state, head)
+        book.on_failure = self._wake
+        async with self._alive():
+            try:
+                await self._serve(book)
+            except SessionError as error:
+                if error.kind != "fenced":
+                    raise
+                logger.info("session %s was taken over by another worker", state.key)
+            finally:
+                await self._leave_run(book)
+
+    def drain(self, grace: float) -> None:
+        """Bring the live run to a safe point within so many seconds, and leave the session to others."""
+        self._drain = Stop.graceful(grace=grace)
+        self._wake()
+
+    async def _serve(self, book: Book) -> None:
+        while True:
+            self._woken = False
+            if self._mail:
+                self._mail = False
+                await self._take_mail(book)
+            if book.failure is not None:
+                raise book.failure
+            if self._drain is not None and await self._hand_over(book, self._drain):
+                return
+            self._act(book)
+            if self._run is None and await self._is_done(book):
+                return
+            await self._bell.wait(lambda: self._mail or self._woken)
+
+    async def _hand_over(self, book: Book, stop: Stop) -> bool:
+        """Leave the session to the next worker, as soon as nothing runs here."""
+        if self._run is not None:
+            if not self._stopping:
+                self._stopping = True
+                self._run.cancel(stop, source="shutdown", reason="this worker shuts down")
+            return False
+        await book.sync()
+        await self._claim.give_back()
+        return True
+
+    async def _is_done(self, book: Book) -> bool:
+        """Leave the session, if nothing is left to do."""
+        await book.sync()
+        if book.state.has_work or self._mail:
+            self._wake()
+            return False
+        if await self._claim.release(book.state.cursor):
+            return True
+        self._mail = True
+        return False
+
+    async def _take_mail(self, book: Book) -> None:
+        """Let the commands that have come take effect: first in the live run, which may be stopped."""
+        for seq, data in await self._substrate.commands(self._claim.key, after=book.state.cursor):
+            book.write(Received(seq=seq, command=command_from_json(data)))
+        self._act(book)
+        await book.sync()
+
+    def _act(self, book: Book) -> None:
+        """Do what the state asks for."""
+        state = book.state
+        if self._run is None and self._drain is None:
+            if state.live is not None and not state.quarantined:
+                self._take_up(book, state.live)
+            elif state.ready is not None:
+                self._begin(book, state.ready)
+        if self._run is not None and state.live is not None and state.live.run_id == self._run.id:
+            self._pass_on(self._run, state.live)
+
+    def _pass_on(self, run: Run, live: Live) -> None:
+        if live.stop is not None and live.stop is not self._told:
+            self._told = live.stop
+            run.join(live.stop)
+        for steer in tuple(live.steers.values()):
+            if steer.id not in self._said:
+                self._said.add(steer.id)
+                run.steer(steer.message, when=steer.when, steer_id=steer.id)
+
+    def _take_up(self, book: Book, live: Live) -> None:
+        """Go on with a run whose worker died, or handed it over."""
+        if live.deaths + 1 >= self._deaths:
+            why = f"{live.deaths + 1} workers in a row died at the same step of run {live.run_id}"
+            book.write(Quarantined(why=why))
+            logger.error("session %s is in quarantine: %s", book.key, why)
+            return
+        tools = tuple(tool.name for tool in self._agent.tools)
+        kept = live.checkpoint(self._agent.name, tools=tools)
+        queued = Queued(run_id=live.run_id, at=live.queued, by=live.by, checkpoint=kept)
+        self._begin(book, queued)
+
+    def _begin(self, book: Book, queued: Queued) -> None:
+        journal = RunJournal(book, queued.run_id)
+        agent = self._agent
+        try:
+            if queued.checkpoint is not None:
+                answers = queued.answers
+                run = agent.start_from(queued.checkpoint, answers=answers, journal=journal)
+            else:
+                history = book.state.messages
+                run = agent.start(queued.message, messages=history, limits=queued.limits, journal=journal)
+        except UserError as error:
+            self._could_not_begin(book, queued, error)
+            return
+        self._run, self._told, self._said = run, None, set()
+        if queued.stop is not None:
+            self._told = queued.stop
+            run.join(queued.stop)
+        Job().start(self._narrate(book, run)).when_over(self._run_is_over)
+
+    def _could_not_begin(self, book: Book, queued: Queued, error: UserError) -> None:
+        """Let a run that cannot begin end as an error, so that nobody waits for it."""
+        book.write(RunStarted(run_id=queued.run_id, agent=self._agent.name))
+        if queued.message is not None:
+            book.write(MessageAdded(message=queued.message))
+        live = book.state.live
+        messages = () if live is None else tuple(live.state.messages)
+        outcome = Outcome(run_id=queued.run_id, stop_reason="error", messages=messages, error=in_words(error))
+        book.write(RunEnded(outcome=outcome))
+        self._wake()
+
+    async def _narrate(self, book: Book, run: Run) -> None:
+        """Tell whoever watches what passes by in a run."""
+        tagger = Tagger()
+        async for event in run.events():
+            if isinstance(event, Delta):
+                self._substrate.tell(book.key, tagger.tag(event))
+            else:
+                tagger.item(event, book.state.n)
+
+    def _run_is_over(self) -> None:
+        self._run = None
+        self._wake()
+
+    async def _leave_run(self, book: Book) -> None:
+        """End what still runs here when the session is left: it goes on elsewhere."""
+        book.fence()
+        run = self._run
+        if run is not None:
+            run.cancel(source="code", reason="this worker has the session no longer")
+            while self._run is not None:
+                await self._bell.wait(lambda: self._run is None)
+
+    @asynccontextmanager
+    async def _alive(self) -> AsyncGenerator[None]:
+        """Give signs of life, and hear the doorbell."""
+        jobs = [Job().start(self._keep()), Job().start(self._hear())]
+        try:
+            yield
+        finally:
+            for job in jobs:
+                job.cancel()
+
+    async def _keep(self) -> None:
+        while True:
+            await nap(self._beat)
+            try:
+                kept = await self._claim.beat()
+            except SessionError as error:
+                logger.warning("session %s: no sign of life could be given: %s", self._claim.key, error)
+                continue
+            if not kept and self._book is not None:
+                self._book.fence()
+                return
+
+    async def _hear(self) -> None:
+        while True:
+            await self._claim.rung()
+            self._mail = True
+            self._bell.ring()
+
+    def _wake(self) -> None:
+        self._woken = True
+        self._bell.ring()
+
+
+def left_by(error: SessionError) -> float:
+    """Say how long a session is left alone after such a failure."""
+    return 60.0 if error.kind in {"newer", "broken"} else 1.0

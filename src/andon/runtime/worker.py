@@ -1,0 +1,133 @@
+"""Worker: claims sessions that have something to do, and works on many of them beside each other."""
+
+import os
+from collections.abc import Mapping
+
+import anyio
+from anyio.abc import TaskGroup
+
+from andon.core.stop import check_seconds
+from andon.errors import SessionError, UserError
+from andon.ports import Claim, Substrate
+from andon.runtime.agent import Agent
+from andon.runtime.bell import Bell
+from andon.runtime.config import check_count
+from andon.runtime.isolate import Job, nap
+from andon.runtime.record import logger
+from andon.runtime.tenure import Tenure, left_by
+
+BACK_OFF_MOST = 60.0
+
+
+class Worker:
+    """Runs the agents of apps, for as long as `run` is awaited.
+
+    Args:
+        agents: Who answers in the sessions of an app, by the app's name.
+        substrate: Where the sessions are kept; entered already.
+        name: What this worker is called there; made up by default.
+        concurrency: How many sessions it works on at a time.
+        beat: Seconds between two signs of life for a session; well below the substrate's lease.
+        deaths: How many workers in a row may die on one step before a session is put into quarantine.
+        drain_grace: Seconds that live runs have to come to a safe point when the worker shuts down.
+    """
+
+    def __init__(
+        self,
+        agents: Mapping[str, Agent],
+        *,
+        substrate: Substrate,
+        name: str | None = None,
+        concurrency: int = 100,
+        beat: float = 5.0,
+        deaths: int = 5,
+        drain_grace: float = 10.0,
+    ) -> None:
+        if not agents:
+            raise UserError("a worker needs at least one agent: give them by the names of their apps")
+        check_count("concurrency", concurrency, 1)
+        check_count("deaths", deaths, 1)
+        check_seconds("beat", beat)
+        check_seconds("drain_grace", drain_grace)
+        self.agents = dict(agents)
+        self.name = name or f"worker-{os.urandom(4).hex()}"
+        self._substrate = substrate
+        self._places = anyio.CapacityLimiter(concurrency)
+        self._beat = beat
+        self._deaths = deaths
+        self._drain_grace = drain_grace
+        self._tenures: set[Tenure] = set()
+        self._draining = False
+        self._bell = Bell()
+
+    @property
+    def busy(self) -> int:
+        """How many sessions it works on now."""
+        return len(self._tenures)
+
+    @property
+    def draining(self) -> bool:
+        """Whether it shuts down, and claims nothing more."""
+        return self._draining
+
+    async def run(self) -> None:
+        """Work until `drain` is called; returns when every session was left to other workers."""
+        async with anyio.create_task_group() as group:
+            claiming = Job().start(self._claim_all(group))
+            await self._bell.wait(lambda: self._draining)
+            claiming.cancel()
+            for tenure in tuple(self._tenures):
+                tenure.drain(self._drain_grace)
+
+    def drain(self) -> None:
+        """Claim nothing more, bring the live runs to a safe point, and hand their sessions over."""
+        self._draining = True
+        self._bell.ring()
+
+    async def _claim_all(self, group: TaskGroup) -> None:
+        while not self._draining:
+            await self._places.acquire_on_behalf_of(place := object())
+            try:
+                claim = await self._substrate.claim(self.name)
+            except SessionError as error:
+                self._places.release_on_behalf_of(place)
+                if error.kind == "closed":
+                    return
+                logger.warning("%s cannot claim sessions now: %s", self.name, error)
+                await nap(1.0)
+                continue
+            except BaseException:
+                self._places.release_on_behalf_of(place)
+                raise
+            group.start_soon(self._work, claim, place)
+
+    async def _work(self, claim: Claim, place: object) -> None:
+        try:
+            agent = self.agents.get(claim.key.app)
+            if agent is None or self._draining:
+                await claim.give_back(1.0 if agent is None else 0.0)
+                return
+            await self._hold(
+                Tenure(claim, agent, self._substrate, beat=self._beat, deaths=self._deaths), claim
+            )
+        finally:
+            self._places.release_on_behalf_of(place)
+
+    async def _hold(self, tenure: Tenure, claim: Claim) -> None:
+        self._tenures.add(tenure)
+        try:
+            await tenure.work()
+        except SessionError as error:
+            logger.warning("session %s is left alone for now: %s", claim.key, error)
+            await self._give_back(claim, left_by(error))
+        except Exception:  # noqa: BLE001 — the process edge: one session must not end the others
+            logger.exception("session %s failed: a bug of Andon, please report it", claim.key)
+            await self._give_back(claim, min(BACK_OFF_MOST, 2.0**claim.deliveries))
+        finally:
+            self._tenures.discard(tenure)
+
+    async def _give_back(self, claim: Claim, delay: float) -> None:
+        try:
+            await claim.give_back(delay)
+        except SessionError as error:
+            logger.warning("session %s is given to another worker once its claim ends: %s", claim.key, error)
