@@ -25,7 +25,7 @@ setup: $(DEV) ## Make .venv with everything for development
 	@echo "setup: ready, in $(VENV)"
 
 demo: $(DEMO) ## Watch an agent being stopped (no key needed)
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/python examples/story.py
 
 test: $(DEV) ## Run all tests, with branch coverage
 	@$(BIN)/coverage erase

@@ -10,7 +10,9 @@ import pytest
 from tests.cli.terminal import PATIENCE, environment
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-SHORT = sorted({*EXAMPLES.glob("*.py")} - {EXAMPLES / "demo.py"})  # test_demo.py plays that one
+SHORT = sorted(
+    {*EXAMPLES.glob("*.py")} - {EXAMPLES / "story.py", EXAMPLES / "demo.py"}
+)  # with tests of their own
 
 
 def told(name: str, *arguments: str, cwd: Path | None = None) -> list[str]:

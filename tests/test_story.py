@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.cli.terminal import CTRL_C, PATIENCE, Terminal, andon, environment
 
 ROOT = Path(__file__).parent.parent
-DEMO = ROOT / "examples" / "demo.py"
+SCRIPT = ROOT / "examples" / "story.py"
 
 STORY = [
     "1. Stop now, in the middle of an answer",
@@ -57,7 +57,7 @@ def python(*arguments: str | Path) -> str:
 
 def test_the_demo_tells_its_story() -> None:
     """Each scene's key lines, in order, and nothing but text where there is no terminal."""
-    told = python(DEMO, "--fast")
+    told = python(SCRIPT, "--fast")
     at = 0
     for line in STORY:
         assert line in told[at:]
@@ -67,7 +67,7 @@ def test_the_demo_tells_its_story() -> None:
 
 def test_the_demo_is_coloured_on_a_terminal() -> None:
     """By the sixteen colours of the terminal's own theme, dark or light."""
-    terminal = Terminal([str(DEMO), "--fast"])
+    terminal = Terminal([str(SCRIPT), "--fast"])
 
     assert terminal.ends() == 0
     styles = {code for codes in re.findall(r"\x1b\[([0-9;]+)m", terminal.raw) for code in codes.split(";")}
@@ -77,7 +77,7 @@ def test_the_demo_is_coloured_on_a_terminal() -> None:
 
 def test_ctrl_c_ends_the_demo_with_a_line() -> None:
     """And not with a traceback."""
-    terminal = Terminal([str(DEMO)])
+    terminal = Terminal([str(SCRIPT)])
     terminal.until("On the first day")
     terminal.type(CTRL_C)
 
@@ -88,7 +88,7 @@ def test_ctrl_c_ends_the_demo_with_a_line() -> None:
 def test_the_demo_can_be_drawn(tmp_path: Path) -> None:
     """A picture for the README: it loads nothing, and knows no machine."""
     picture = tmp_path / "demo.svg"
-    python(DEMO, "--fast", "--svg", picture)
+    python(SCRIPT, "--fast", "--svg", picture)
     drawn = picture.read_text()
 
     assert drawn.startswith("<svg")
@@ -98,7 +98,7 @@ def test_the_demo_can_be_drawn(tmp_path: Path) -> None:
 
 
 def test_the_readme_picture_is_of_this_demo() -> None:
-    """Draw it again with `python examples/demo.py --svg docs/demo.svg`."""
+    """Draw it again with `python examples/story.py --svg docs/demo.svg`."""
     drawn = (ROOT / "docs" / "demo.svg").read_text().replace("&#160;", " ")
 
     assert [line for line in STORY if line[0].isdigit() and line not in drawn] == []
