@@ -186,10 +186,11 @@ class Job:
         except BaseException as error:  # noqa: BLE001 — the boundary: whatever it raises is its result
             self.error = error
         finally:
+            late, self._on_late = self._on_late, None  # it leads back to who holds this: no ring is left
             if not self.abandoned:
                 self._end()
-            elif self._on_late is not None:
-                self._on_late(self)
+            elif late is not None:
+                late(self)
 
     def _close_unbegun(self) -> None:
         # The loop cancelled the task before its first step, which no code in it sees.
