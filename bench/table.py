@@ -17,9 +17,14 @@ def table(results: Results) -> str:
 
 
 def brief(results: Results) -> str:
-    """Write the figures that have a goal, as ratios alone."""
-    rows = [row(bench, figure) for bench, report in results for figure in report.figures if figure.goal]
-    return _lined_up([tuple(line[column] for column in (0, 3, 5, 6)) for line in (HEAD, *rows)])
+    """Write the figures that have a goal: as ratios, or as they are where the goal is for ours."""
+    lines = [("figure", "measured", "goal", "")]
+    for bench, report in results:
+        for figure in report.figures:
+            if figure.goal is not None:
+                name, _, ours, ratio, _, goal, verdict = row(bench, figure)
+                lines.append((name, ours if figure.absolute else ratio, goal, verdict))
+    return _lined_up(lines)
 
 
 def put_in(text: str, lines: str) -> str:

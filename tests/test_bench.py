@@ -94,16 +94,18 @@ def test_an_unknown_letter_is_refused() -> None:
 def test_the_readme_takes_the_figures_that_have_a_goal() -> None:
     """They stand between two marks, which stay, as does all around them."""
     met = Figure(name="with", pairs=[(1.0, 2.0)], goal=2.0)
-    results = [
-        (stub("A", report), report) for report in [Report([met, Figure(name="without", pairs=[(1, 1)])])]
-    ]
+    heavy = Figure(name="by weight", pairs=[(1.0, 5.0)], unit="KiB", goal=6.0, absolute=True)
+    report = Report([met, heavy, Figure(name="without", pairs=[(1, 1)])])
+    results = [(stub("A", report), report)]
     page_before = "# Top\n<!-- written by make bench -->\nold\n<!-- until here -->\nend\n"
 
     page_after = put_in(page_before, brief(results))
 
     assert page_after.startswith("# Top\n<!-- written by make bench -->\n| figure ")
     assert page_after.endswith("|\n<!-- until here -->\nend\n")
-    assert "| A with | 2.00 x | ≤ 2 x | met |" in page_after
+    rows = [" ".join(line.split()) for line in page_after.splitlines()]
+    assert "| A with | 2.00 x | ≤ 2 x | met |" in rows
+    assert "| A by weight | 5 KiB | ≤ 6 KiB | met |" in rows
     assert "without" not in page_after
     with pytest.raises(ValueError, match="no place for the figures"):
         put_in("# Top\n", "")

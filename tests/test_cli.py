@@ -361,6 +361,26 @@ def test_without_the_extra_the_command_says_how_to_install_it(module: str) -> No
     )
 
 
+def test_a_ctrl_c_while_it_loads_leaves_without_a_traceback() -> None:
+    """The first load takes a moment, and some are impatient."""
+    program = """
+import signal, sys
+from andon.cli import main
+
+class Impatient:
+    def find_spec(*_):
+        signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Impatient)
+main()
+"""
+    process = spawn(["-c", program])
+    _, err = process.communicate(timeout=PATIENCE)
+
+    assert process.returncode == 130
+    assert err.decode() == "andon: left without a report\n"
+
+
 def test_a_terminal_that_is_closed_ends_the_run() -> None:
     """Nobody reads on, so nobody pays on."""
     terminal = Terminal(andon("run", f"{SCENES}:flooding", "hi"))

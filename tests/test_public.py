@@ -101,7 +101,7 @@ def test_the_public_names_are_these() -> None:
 
 def test_nothing_else_is_at_the_front_door() -> None:
     """What is not listed is not there, sub-packages aside."""
-    there = {name for name, value in vars(andon).items() if not inspect.ismodule(value)}
+    there = {name for name in dir(andon) if not inspect.ismodule(getattr(andon, name))}
     assert {name for name in there if not name.startswith("_")} == set(andon.__all__)
 
 
@@ -111,6 +111,32 @@ def test_a_public_name_is_there_and_documented(name: str) -> None:
     thing: object = getattr(andon, name)
     text = vars(thing).get("__doc__") if inspect.isclass(thing) else thing.__doc__
     assert text, f"andon.{name} has no docstring"
+
+
+def test_what_a_plain_run_does_without_is_loaded_at_its_first_use() -> None:
+    """A turn loop costs who asks for one; the name is the same either way."""
+    program = """
+        import asyncio, json, sys
+        from andon import Agent
+
+        async def model(request):
+            yield "Four."
+
+        asyncio.run(Agent(model).run("What is two and two?"))
+        before = "andon.runtime.loop" in sys.modules
+        from andon import TurnLoop
+        print(json.dumps([before, TurnLoop is sys.modules["andon.runtime.loop"].TurnLoop]))
+    """
+    assert fresh(program, list[bool]) == [False, True]
+
+
+def test_a_wrong_name_is_said() -> None:
+    """As any module does, with the name that was nearly meant."""
+    message = "module 'andon' has no attribute 'TurnLop'"
+    with pytest.raises(AttributeError, match=message) as raised:
+        getattr(andon, "TurnLop")  # noqa: B009 — a plain access does not pass the type check
+
+    assert (raised.value.name, raised.value.obj) == ("TurnLop", andon)
 
 
 def test_import_andon_loads_no_provider_and_no_schema() -> None:

@@ -162,7 +162,7 @@ async def test_a_delay_that_another_thread_asked_for_may_be_answered_before_it_b
 # The bell it rings
 
 
-class Raced(deque["asyncio.Future[None]"]):
+class Raced(list["asyncio.Future[None]"]):
     """Waiters of which another thread takes the last one, just after they were counted."""
 
     def __len__(self) -> int:

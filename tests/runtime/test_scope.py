@@ -1,9 +1,9 @@
 """The one door for threads, where two of them meet in it."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from threading import Thread
+from typing import SupportsIndex
 
 import pytest
 
@@ -74,10 +74,10 @@ async def test_a_grace_is_over_where_a_child_finds_it_to_be_by_an_instant(early:
 def test_two_threads_may_call_back_at_once() -> None:
     """One takes the last callback, the other finds none and goes its way."""
 
-    class Taken(deque[Callable[[], None]]):
+    class Taken(list[Callable[[], None]]):
         """Is emptied by another thread between the look and the grasp."""
 
-        def popleft(self) -> Callable[[], None]:
+        def pop(self, _place: SupportsIndex = -1) -> Callable[[], None]:
             """Find nothing."""
             self.clear()
             raise IndexError

@@ -3,6 +3,7 @@
 import importlib
 import sys
 
+from andon.cli.leave import CUT_SHORT, LEFT
 from andon.errors import MissingExtraError
 
 EXTRA = {"rich", "typer"}
@@ -17,4 +18,7 @@ def main() -> None:
             raise
         sys.stderr.write(f"andon: {MissingExtraError('the command line', 'cli')}\n")
         sys.exit(2)
+    except KeyboardInterrupt:  # the first load takes a moment, and nothing has begun
+        sys.stderr.write(f"andon: {LEFT}\n")
+        sys.exit(CUT_SHORT)
     commands.main()

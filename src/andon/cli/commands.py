@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from andon.cli.leave import leave
+from andon.cli.leave import CUT_SHORT, LEFT, leave
 from andon.cli.load import load
-from andon.cli.play import CUT_SHORT, LEFT, play
+from andon.cli.play import play
 from andon.cli.screen import screen
 from andon.cli.streams import FAILED, complain, flush, is_gone, output_failed, prepare, read_prompt
 from andon.core.stop import check_seconds

@@ -8,6 +8,8 @@ import time
 from typing import NoReturn
 
 GRACE = 1.0
+CUT_SHORT = 130
+LEFT = "left without a report"
 
 
 def leave(code: int) -> NoReturn:

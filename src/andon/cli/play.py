@@ -10,7 +10,7 @@ from threading import Thread
 
 import anyio
 
-from andon.cli.leave import leave_at_once
+from andon.cli.leave import CUT_SHORT, LEFT, leave_at_once
 from andon.cli.screen import Screen
 from andon.cli.signals import hearing
 from andon.cli.streams import FAILED, complain, is_gone, output_failed
@@ -26,14 +26,13 @@ HEARS_WITHIN = 0.3  # a loop that has not heard of a signal for longer is blocke
 LAST_WORDS = 1.0  # for a reader of the output that has stalled, once somebody wants to leave
 TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-OK, CANCELLED, CUT_SHORT = 0, 3, 130
+OK, CANCELLED = 0, 3
 
 FIRST = "stopping at the next safe point; Ctrl-C again to stop now"
 SECOND = "stopping now"
 THIRD = "still ending: what was cut has its grace to clean up, and a tool that must finish does"
 TERM = "asked to end: stopping at the next safe point, within {grace:g} s"
 DEAF = "something blocks the event loop, so nothing can be stopped; Ctrl-C again to leave without a report"
-LEFT = "left without a report"
 
 
 Echo = SimpleQueue[None]  # what the loop puts into it, it has heard

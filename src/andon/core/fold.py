@@ -37,6 +37,8 @@ from andon.core.repair import repair, unknown
 from andon.core.stop import Stop
 from andon.core.tree import answered, answered_inside, before_tool_site, tool_site, with_shared
 
+NO_IDS: frozenset[str] = frozenset()
+
 
 class Next(Enum):
     """What a run does next."""
@@ -74,7 +76,7 @@ class State:
     def __init__(self) -> None:
         self.run_id = ""
         self.messages: list[Message] = []
-        self.call_ids: AbstractSet[str] = frozenset()
+        self.call_ids: AbstractSet[str] = NO_IDS
         self.calls: tuple[Call, ...] = ()
         self.results: dict[str, Result] = {}
         self.started: set[str] = set()

@@ -270,10 +270,13 @@ def join_all(stops: list[Stop]) -> Stop | None:
     )
 
 
+NOW = Stop.now()
+
+
 def as_stop(given: Stop | None) -> Stop:
     """Take what a caller asks for; nothing said is *now*."""
     if given is None:
-        return Stop.now()
+        return NOW
     if not isinstance(given, Stop):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = f"stop is {given!r}: give a Stop, such as Stop.now() or Stop.at(Point.TOOLS); nothing was asked"
         raise TypeError(msg)

@@ -25,6 +25,8 @@ def before_tool_site(call_id: str) -> str:
 
 def interrupts(checkpoint: Checkpoint, above: tuple[str, ...] = ()) -> Iterator[Interrupt]:
     """Give the open questions of a run and of all runs inside it, each with the way to it."""
+    if not (checkpoint.asked or checkpoint.children):
+        return
     here = (*above, checkpoint.agent)
     names = _names(checkpoint)
     for asked in checkpoint.asked:

@@ -45,12 +45,21 @@ async def nap(seconds: float) -> None:
 
 
 class Timer:
-    """Does something later, unless it is cancelled."""
+    """Does something later, unless it is cancelled.
 
-    __slots__ = ("_handle",)
+    Most are in the very next turn of the loop, and those never come among the loop's timers.
+    """
+
+    __slots__ = ("_act", "_handle", "_loop", "_seconds")
 
     def __init__(self, seconds: float, act: Callable[[], None]) -> None:
-        self._handle = asyncio.get_running_loop().call_later(seconds, act)
+        self._seconds = seconds
+        self._act = act
+        self._loop = asyncio.get_running_loop()
+        self._handle: asyncio.Handle = self._loop.call_soon(self._arm)
+
+    def _arm(self) -> None:
+        self._handle = self._loop.call_later(self._seconds, self._act)
 
     def cancel(self) -> None:
         """Do it never."""
@@ -186,10 +195,11 @@ class Job:
         except BaseException as error:  # noqa: BLE001 — the boundary: whatever it raises is its result
             self.error = error
         finally:
+            late, self._on_late = self._on_late, None  # it leads back to who holds this: no ring is left
             if not self.abandoned:
                 self._end()
-            elif self._on_late is not None:
-                self._on_late(self)
+            elif late is not None:
+                late(self)
 
     def _close_unbegun(self) -> None:
         # The loop cancelled the task before its first step, which no code in it sees.

@@ -1,6 +1,5 @@
 """Later: a value that somebody will give, and the wait for it, in a task or a thread."""
 
-from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from threading import Event
@@ -20,7 +19,7 @@ class Later(Generic[T]):
     def __init__(self) -> None:
         self._given: T | None = None
         self._bell = Bell()
-        self._callbacks: deque[Callable[[], None]] = deque()
+        self._callbacks: list[Callable[[], None]] = []
 
     def wait(self, timeout: float | None = None) -> T:
         """Block this thread until it is there; TimeoutError after `timeout` seconds."""
@@ -63,10 +62,9 @@ class Later(Generic[T]):
             self._callbacks.remove(callback)
 
     def _call_back(self) -> None:
-        while (callback := self._next()) is not None:
+        while self._callbacks:
+            try:
+                callback = self._callbacks.pop(0)
+            except IndexError:
+                return  # another thread has just taken the last one
             callback()
-
-    def _next(self) -> Callable[[], None] | None:
-        with suppress(IndexError):  # none is left, or another thread has just taken the last one
-            return self._callbacks.popleft()
-        return None

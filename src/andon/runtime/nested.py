@@ -42,7 +42,6 @@ class Place:
     __slots__ = (
         "_asked",
         "_kept",
-        "_records",
         "bond",
         "call_id",
         "harmful",
@@ -65,7 +64,6 @@ class Place:
         self.call_id = call_id
         self.site = site
         self.runs: list[Run] = []
-        self._records: list[Record] = []
         self.harmful = False
         self.left = False
         self._asked = 0
@@ -75,7 +73,7 @@ class Place:
         """Tie a run to this place; gives what it goes on from, if it was here before."""
         number = len(self.runs)
         if number >= len(self._kept):
-            self._add(run, child)
+            self.runs.append(run)
             return None
         kept = with_shared(self._kept[number], self.record.state.messages)
         if kept.agent != child.config.name:
@@ -84,13 +82,9 @@ class Place:
                 "the code has changed since the checkpoint; start the run anew"
             )
             raise CheckpointError(msg)
-        self._add(run, child)
+        self.runs.append(run)
         self.harmful = self.harmful or kept.usage.tool_calls > 0
         return kept
-
-    def _add(self, run: "Run", child: "Record") -> None:
-        self.runs.append(run)
-        self._records.append(child)
 
     def take(self, child: "Record", item: Item) -> None:
         """Take an item of a child, in whatever thread it happens."""
@@ -136,7 +130,7 @@ class Place:
             return False
         if len(self.runs) < len(self._kept):
             return True
-        return any(agent or child.left_at() is not None for child in self._records)
+        return any(agent or run.left_at() is not None for run in self.runs)
 
     def leave(self) -> None:
         """Be done: nobody listens to what still works here, and it cannot ask any more."""

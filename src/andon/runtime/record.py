@@ -4,7 +4,8 @@ import logging
 import os
 from collections.abc import AsyncGenerator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+from weakref import ref
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -56,6 +57,7 @@ class Record:
 
     __slots__ = (
         "_observed",
+        "_run",
         "abandoned",
         "bell",
         "budgets",
@@ -67,20 +69,17 @@ class Record:
         "journal",
         "late",
         "place",
-        "run",
         "run_id",
         "running",
         "scope",
         "state",
         "steering",
-        "top",
         "torn",
     )
 
     def __init__(self, run: "Run", config: Config, journal: Journal | None = None) -> None:
-        self.run = run
+        self._run = ref(run)  # which holds this: two that hold each other are left to the collector
         self.journal = journal  # of a root run; those inside it are written down with it
-        self.top = self
         self.run_id = os.urandom(10).hex() if journal is None else journal.run_id
         self.config = config
         self.scope = Scope(self.run_id, self._stop_requested)
@@ -102,9 +101,13 @@ class Record:
     def belong(self, place: Place) -> None:
         """Become a child of the run at a place; who observes that observes this, too."""
         self.place = place
-        self.top = place.record.top
         self.budgets = place.record.budgets
         self._observed += [one for one in place.record.observers if one not in self._observed]
+
+    @property
+    def top(self) -> "Record":
+        """The record of the root run: this one, or that of the run above all."""
+        return self if self.place is None else self.place.record.top
 
     @property
     def observers(self) -> tuple[Observer, ...]:
@@ -189,9 +192,10 @@ class Record:
     async def hook(self, name: MomentName, site: str = "", **what: Any) -> str | None:  # noqa: ANN401 — fields of Moment
         """Call the hooks of a moment; at a site they may ask a human."""
         place = Place(self, site=site)
+        moment = Moment(name=name, run=cast("Run", self._run()), **what)  # there, for who works here holds it
         try:
             with at(place):
-                return await self.config.hooks.call(Moment(name=name, run=self.run, **what), self.tear)
+                return await self.config.hooks.call(moment, self.tear)
         except HookError as error:
             if self.torn and isinstance(error.__cause__, Cut):
                 return None  # the loop is shut down, and took the hook along

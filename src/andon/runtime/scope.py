@@ -200,6 +200,7 @@ class Scope:
             ticket.settle(report)
         self._tickets.clear()
         self.drain()
+        self._on_stop = _to_nobody  # it leads back to who holds this: no ring is left
 
     def pause(self, report: StopReport, discard: Discard) -> None:
         """Let the first request that comes after the end discard what the run waits for."""
@@ -297,3 +298,7 @@ class Scope:
         if self.stop is None:
             return "<Scope open>"
         return f"<Scope {'final' if self.final else 'stopping'}, {describe(self.stop)}>"
+
+
+def _to_nobody(_: Stop) -> None:
+    """Nothing: the run has ended."""
