@@ -240,14 +240,12 @@ class Turning(Generic[T]):
         try:
             outcome, broken = await self._carried(planned, view)
         except BaseException:  # the event loop is gone, or whoever cancels would not wait for the end
-            view.freeze(self._desk.state)
-            self._desk.end()
+            self._desk.end(view, lambda _: TurnEnd.FAILED, [])
             self.failed.extend(view.consumed)
             raise
-        state = self._desk.state
-        end = turns.verdict(state, outcome.stop_reason, broken=broken is not None, torn=self.torn is not None)
-        view.freeze(state)
-        self._desk.end(planned.consumed if end is TurnEnd.PREEMPTED and self._requeue else [])
+        flags = {"broken": broken is not None, "torn": self.torn is not None}
+        judge = partial(turns.verdict, stop_reason=outcome.stop_reason, **flags)
+        end = self._desk.end(view, judge, planned.consumed if self._requeue else [])
         reason = self._conclude(end, view, planned.run, outcome, broken)
         self._loop.tell_ended(view.number, end)
         if not self._may_go_on_later(end, resumed=planned.resumes, reason=reason):
