@@ -12,6 +12,7 @@ from andon.core.items import Event
 from andon.core.messages import ResultState
 from andon.core.stop import Where
 from andon.errors import Interrupted
+from andon.runtime.isolate import run_to_end
 from andon.runtime.nested import Suspended
 from andon.runtime.session import Session
 from andon.runtime.turn import Exit, TurnView
@@ -327,7 +328,7 @@ def test_a_keyboard_interrupt_in_a_callback_reaches_whoever_runs_the_event_loop(
     belt = Belt(gen_input=interrupt)
     belt.loop.push("a")
     with pytest.raises(KeyboardInterrupt):
-        asyncio.run(main())
+        run_to_end(main)
     exit_ = asyncio.run(belt.loop.wait())
     assert isinstance(exit_.reason, KeyboardInterrupt)
     assert (exit_.unhandled, belt.turns) == (("a",), ["1 began", "1 abandoned"])
