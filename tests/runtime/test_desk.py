@@ -70,6 +70,27 @@ def test_once_a_stop_has_come_nothing_holds_the_end_back() -> None:
     assert desk.plan(lambda number, items: show(loop, desk, number, items)) is None
 
 
+def test_a_push_that_decides_is_no_idleness() -> None:
+    """The time is up while it does: what it pushes is accepted."""
+    desk, _ = begun()
+    desk.stop(None, idle=1)
+    with desk.pushing():
+        desk.stop_if_idle()
+        assert desk.push("a", None).accepted
+    assert desk.next_step() == Plan()
+
+
+def test_an_item_that_is_given_back_waits_behind_the_others_and_is_late_only_at_the_end() -> None:
+    """It was accepted before, so that a stop does not refuse it."""
+    desk, _ = begun()
+    desk.push("a", None)
+    desk.stop(None)
+    desk.give_back("b")
+    assert desk.close() == ["a", "b"]
+    desk.give_back("c")
+    assert desk.late() == ("c",)
+
+
 def test_a_turn_that_a_stop_overtakes_is_not_activated() -> None:
     """What it was given is taken back from its view."""
     desk, loop = begun()

@@ -169,6 +169,15 @@ class Desk(Generic[T]):
         with self._lock:
             return Receipt(accepted=False) if self.busy else self.push(item, None)
 
+    def give_back(self, item: T) -> None:
+        """Let an item wait that was accepted before, behind the others: a stop does not refuse it."""
+        with self._lock:
+            if self.state.phase is turns.Phase.CLOSED:
+                self.buffer.push(Entry(item))
+            else:
+                self.buffer.push_front([*self.buffer.take_all(), Entry(item)])
+        self.bell.ring()
+
     def stop(
         self, asked: Stop | None, *, idle: float | None = None, cause: str = "", skip_checkpoint: bool = False
     ) -> None:

@@ -225,6 +225,10 @@ class TurnLoop(Generic[T]):
             self._parking.check(item)
         return self._desk.push_unless_busy(item)
 
+    def give_back(self, item: T) -> None:
+        """Let an item wait that was accepted before, also after a stop; in a closed loop it is late."""
+        self._desk.give_back(item)
+
     def tell_started(self, turn: int) -> None:
         """Tell observers that a turn began."""
         self._tell(TurnStarted(n=self._items + 1, at=self._desk.now(), turn=turn))

@@ -281,9 +281,7 @@ class Turning(Generic[T]):
         left = suspension(job.error)
         if left is not None:
             raise left
-        # A callback may say as its agent's Cancelled that the task of the loop was cancelled.
-        error = None if self.torn is not None and isinstance(job.error, Cancelled) else job.error
-        return await run.outcome(), error
+        return await run.outcome(), job.error
 
     async def _watch(self, run: Run, view: TurnView[T]) -> None:
         """Run the agent, and have its events watched; whoever returns early ends it."""
@@ -293,9 +291,16 @@ class Turning(Generic[T]):
                 return
             try:
                 await _result(self._callbacks.on_events(view, run.events()))
-            except Cancelled:
-                if not (view.preempted or view.stopped):
+            except Cancelled as error:
+                if not await self._is_of_the_turn(error, run, view):
                     raise
+
+    async def _is_of_the_turn(self, error: Cancelled, run: Run, view: TurnView[T]) -> bool:
+        """Say whether a callback tells by it that the agent of its own turn was cancelled, by whomever."""
+        own = (await run.outcome()).cancelled if run.ended else None
+        if error.report is not None:
+            return error.report == own
+        return own is not None or view.preempted or view.stopped or self.torn is not None
 
     def _conclude(
         self, end: TurnEnd, view: TurnView[T], run: Run, outcome: Outcome, broken: BaseException | None
