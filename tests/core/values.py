@@ -220,58 +220,59 @@ OUTCOMES = st.builds(
 
 # Events
 
+Fields = dict[str, st.SearchStrategy[object]]
 PATHS = st.lists(SHORT.filter(bool), max_size=2).map(tuple)
 NUMBERS = st.integers(1, 99)
 
+# What each kind of event is built from, beside its path: the strategies below know these kinds.
+DELTA_KINDS: dict[type[Delta], Fields] = {
+    TextDelta: {"text": SHORT},
+    ReasoningDelta: {"text": SHORT},
+    CallDelta: {"name": SHORT, "arguments": SHORT, "call_id": SHORT},
+    ToolProgress: {"call_id": SHORT, "value": JSON},
+}
+ITEM_KINDS: dict[type[Item], Fields] = {
+    RunStarted: {
+        "run_id": SHORT,
+        "agent": SHORT,
+        "model": SHORT,
+        "history": HISTORIES.map(tuple),
+        "checkpoint": st.none() | CHECKPOINTS,
+    },
+    MessageAdded: {"message": MESSAGES},
+    ModelStarted: {"step": NUMBERS, "attempt": NUMBERS, "model": SHORT},
+    ModelEnded: {
+        "step": NUMBERS,
+        "attempt": NUMBERS,
+        "end": st.sampled_from(["complete", "cut", "failed"]),
+        "usage": USAGES,
+        "error": st.none() | SHORT,
+    },
+    ToolStarted: {"call_id": SHORT, "name": SHORT},
+    ToolEnded: {
+        "call_id": st.sampled_from("xyz"),
+        "name": SHORT,
+        "state": st.sampled_from(ResultState),
+        "content": SHORT,
+    },
+    Steered: {"message": MESSAGES, "id": SHORT},
+    StopRequested: {"stop": stops()},
+    Interrupted: {"id": SHORT, "payload": JSON, "site": SHORT, "k": st.integers(0, 9)},
+    Answered: {"id": SHORT, "answer": JSON},
+    TurnStarted: {"turn": NUMBERS},
+    TurnEnded: {"turn": NUMBERS, "end": SHORT},
+    RunEnded: {"outcome": OUTCOMES},
+}
+
 DELTAS: st.SearchStrategy[Delta] = st.one_of(
-    st.builds(TextDelta, SHORT, path=PATHS),
-    st.builds(ReasoningDelta, SHORT, path=PATHS),
-    st.builds(CallDelta, SHORT, SHORT, SHORT, path=PATHS),
-    st.builds(ToolProgress, SHORT, JSON, path=PATHS),
+    *(st.builds(kind, path=PATHS, **fields) for kind, fields in DELTA_KINDS.items())
 )
 
 
 def items(paths: st.SearchStrategy[tuple[str, ...]] = PATHS) -> st.SearchStrategy[Item]:
     """Every kind of item."""
     where = {"n": NUMBERS, "at": TIMES, "path": paths}
-    return st.one_of(
-        st.builds(
-            RunStarted,
-            run_id=SHORT,
-            agent=SHORT,
-            model=SHORT,
-            history=HISTORIES.map(tuple),
-            checkpoint=st.none() | CHECKPOINTS,
-            **where,
-        ),
-        st.builds(MessageAdded, message=MESSAGES, **where),
-        st.builds(ModelStarted, step=NUMBERS, attempt=NUMBERS, model=SHORT, **where),
-        st.builds(
-            ModelEnded,
-            step=NUMBERS,
-            attempt=NUMBERS,
-            end=st.sampled_from(["complete", "cut", "failed"]),
-            usage=USAGES,
-            error=st.none() | SHORT,
-            **where,
-        ),
-        st.builds(ToolStarted, call_id=SHORT, name=SHORT, **where),
-        st.builds(
-            ToolEnded,
-            call_id=st.sampled_from("xyz"),
-            name=SHORT,
-            state=st.sampled_from(ResultState),
-            content=SHORT,
-            **where,
-        ),
-        st.builds(Steered, message=MESSAGES, id=SHORT, **where),
-        st.builds(StopRequested, stop=stops(), **where),
-        st.builds(Interrupted, id=SHORT, payload=JSON, site=SHORT, k=st.integers(0, 9), **where),
-        st.builds(Answered, id=SHORT, answer=JSON, **where),
-        st.builds(TurnStarted, turn=NUMBERS, **where),
-        st.builds(TurnEnded, turn=NUMBERS, end=SHORT, **where),
-        st.builds(RunEnded, outcome=OUTCOMES, **where),
-    )
+    return st.one_of(*(st.builds(kind, **fields, **where) for kind, fields in ITEM_KINDS.items()))
 
 
 EVENTS: st.SearchStrategy[Event] = DELTAS | items()

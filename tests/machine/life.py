@@ -91,9 +91,12 @@ class Life(Observer):
         """Push an item, and book what it saw."""
         item, books = self.next_number(), self.books
         turn, committed = self.loop.turn, books.committed or bool(self.exits)
-        saw = 0 if turn is None else turn.number
+        before = self.loop._desk.state.turn
+        saw: tuple[int, ...] = (0 if turn is None else turn.number,)
 
         def decide(seen: TurnView[int] | None, phase: Phase) -> Preempt | None:
+            nonlocal saw
+            saw = (0 if seen is None else seen.number,)
             if action.strategy == "fails":
                 raise Failure
             if books.exact:
@@ -108,6 +111,8 @@ class Life(Observer):
                 receipt = self.loop.push(item, preempt=action.preempt)
         except Failure:
             return
+        if not (books.exact or action.strategy):
+            saw = (0, *range(before, self.loop._desk.state.turn + 1))
         books.take(Pushed(item, receipt, action.preempt, saw, committed), self.clock())
 
     def stop(self, stop: Stop | None, *, idle: float | None, cause: str | None, skips: bool) -> None:

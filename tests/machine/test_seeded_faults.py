@@ -45,10 +45,16 @@ def what_is_requeued_comes_last(patch: Patch) -> None:
     """The items of a preempted turn wait behind those that came since."""
     end = Desk[Any].end
 
-    def requeue(self: Desk[Any], again: list[Entry[Any]] | None = None) -> None:
-        for entry in again or ():
+    def requeue(
+        self: Desk[Any],
+        view: TurnView[Any],
+        judge: Callable[[State], TurnEnd],
+        again: list[Entry[Any]],
+    ) -> TurnEnd:
+        ended = end(self, view, judge, [])
+        for entry in again if ended is TurnEnd.PREEMPTED else ():
             self.buffer.push(entry)
-        end(self)
+        return ended
 
     patch.setattr(Desk, "end", requeue)
 
@@ -146,8 +152,8 @@ def a_stop_goes_before_a_callback_error(patch: Patch) -> None:
     """The error of a callback is hidden by a stop."""
     verdict = turns.verdict
 
-    def swapped(state: State, reason: StopReason, *, broken: bool, **options: Any) -> TurnEnd:  # noqa: ANN401 — passed on
-        return verdict(state, reason, broken=broken and not state.stopped, **options)
+    def swapped(state: State, stop_reason: StopReason, *, broken: bool, **options: Any) -> TurnEnd:  # noqa: ANN401 — passed on
+        return verdict(state, stop_reason, broken=broken and not state.stopped, **options)
 
     patch.setattr(turns, "verdict", swapped)
 
@@ -156,8 +162,8 @@ def a_preempt_goes_before_a_stop(patch: Patch) -> None:
     """A turn that was preempted and stopped counts as preempted."""
     verdict = turns.verdict
 
-    def swapped(state: State, reason: StopReason, **options: Any) -> TurnEnd:  # noqa: ANN401 — passed on
-        return verdict(replace(state, stopped=state.stopped and not state.preempted), reason, **options)
+    def swapped(state: State, stop_reason: StopReason, **options: Any) -> TurnEnd:  # noqa: ANN401 — passed on
+        return verdict(replace(state, stopped=state.stopped and not state.preempted), stop_reason, **options)
 
     patch.setattr(turns, "verdict", swapped)
 

@@ -8,7 +8,7 @@ import pytest
 
 from andon import Agent, Point, Preempt, Stop, TurnLoop
 from andon.core.buffer import Buffer
-from andon.core.turns import Leave, MoveError, Phase, Plan, PreemptResult, Wait
+from andon.core.turns import Leave, MoveError, Phase, Plan, PreemptResult, State, TurnEnd, Wait
 from andon.runtime.bell import Bell
 from andon.runtime.desk import Desk, Entry
 from andon.runtime.turn import TurnView
@@ -70,6 +70,27 @@ def test_once_a_stop_has_come_nothing_holds_the_end_back() -> None:
     assert desk.plan(lambda number, items: show(loop, desk, number, items)) is None
 
 
+def test_a_push_that_decides_is_no_idleness() -> None:
+    """The time is up while it does: what it pushes is accepted."""
+    desk, _ = begun()
+    desk.stop(None, idle=1)
+    with desk.pushing():
+        desk.stop_if_idle()
+        assert desk.push("a", None).accepted
+    assert desk.next_step() == Plan()
+
+
+def test_an_item_that_is_given_back_waits_behind_the_others_and_is_late_only_at_the_end() -> None:
+    """It was accepted before, so that a stop does not refuse it."""
+    desk, _ = begun()
+    desk.push("a", None)
+    desk.stop(None)
+    desk.give_back("b")
+    assert desk.close() == ["a", "b"]
+    desk.give_back("c")
+    assert desk.late() == ("c",)
+
+
 def test_a_turn_that_a_stop_overtakes_is_not_activated() -> None:
     """What it was given is taken back from its view."""
     desk, loop = begun()
@@ -86,10 +107,10 @@ def test_a_turn_that_a_stop_overtakes_is_not_activated() -> None:
 
 def test_a_move_that_is_not_in_the_table_changes_nothing() -> None:
     """It is a bug, and says so."""
-    desk, _ = begun()
-    before = desk.state
+    desk, loop = begun()
+    before, view = desk.state, show(loop, desk, 1, [])
     with pytest.raises(MoveError, match="a loop that is idle cannot end"):
-        desk.end()
+        desk.end(view, completed, [])
     assert desk.state is before
 
 
@@ -107,6 +128,11 @@ def test_a_grace_runs_from_when_it_was_asked(asked: Stop, deadline: float | None
     """And the earlier of two times counts."""
     bound = begun()[0].from_now(asked)
     assert (bound.grace, bound.deadline) == (None, deadline)
+
+
+def completed(_: State) -> TurnEnd:
+    """Judge that a turn has been completed."""
+    return TurnEnd.COMPLETED
 
 
 class Interrupting(Buffer[Entry[str]]):
@@ -131,7 +157,7 @@ def test_a_stop_that_comes_while_a_turn_is_left_cancels_nothing() -> None:
     run = Agent(ScriptedModel()).start("go")
     assert desk.activate(view, run, [], [])
     desk.buffer = Interrupting(desk)
-    desk.end()
+    assert desk.end(view, completed, []) is TurnEnd.COMPLETED
     assert desk.next_step() == Leave()
     assert "<Scope open>" in repr(run)
 

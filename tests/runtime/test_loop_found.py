@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from andon import Agent, Turn, TurnLoop
+from andon import Agent, Point, Preempt, Run, Turn, TurnLoop
 from andon.core.items import Event
 from andon.errors import Cancelled
 from andon.runtime.turn import Planning, TurnView
@@ -42,3 +42,47 @@ async def test_a_callback_that_raises_its_agents_cancelled_does_not_hide_who_can
     assert list(ended.failed) == ["work"]
     with pytest.raises(asyncio.CancelledError):
         task.result()
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("asked", ["by the callback", "by a preempt"])
+def test_a_cancelled_is_a_return_only_if_it_is_of_the_turns_own_agent(asked: str, *, own: bool) -> None:
+    """Whoever has cancelled that; the one of another agent is an error like any other."""
+
+    @virtual
+    async def told() -> None:
+        gates = Gate("own"), Gate("other")
+
+        async def watch(turn: TurnView[str], events: AsyncGenerator[Event]) -> None:
+            if turn.number > 1:
+                return
+            assert turn.run is not None
+            await gates[0].reached()
+            if asked == "by a preempt":
+                loop.push("more", preempt=Preempt(Point.STREAM))
+            else:
+                turn.run.cancel()
+            async for _ in events:
+                pass
+            run = turn.run if own else await another(gates[1])
+            raise Cancelled(report=(await run.outcome()).cancelled)
+
+        agent = Agent(ScriptedModel([gates[0], "never"], "Done."))
+        loop = TurnLoop(gen_input=one_by_one, prepare_agent=lambda _, __: agent, on_events=watch)
+        loop.push("work")
+        async with loop:
+            pass
+        ended = await loop.wait()
+        assert (ended.reason is None) == own
+        assert own or isinstance(ended.reason, Cancelled)
+        assert (ended.failed, ended.interrupted) == (() if own else ("work",), ())
+
+    told()
+
+
+async def another(gate: Gate) -> Run:
+    """Cancel an agent that has nothing to do with the turn."""
+    async with Agent(ScriptedModel([gate, "never"])).start("go") as run:
+        await gate.reached()
+        run.cancel()
+    return run

@@ -346,6 +346,37 @@ def test_a_signal_handler_in_the_midst_of_the_loop_loses_nothing(stop: Stop | No
     assert step > 200
 
 
+def test_a_preempt_that_was_submitted_to_a_turn_is_known_to_it() -> None:
+    """At whatever step of the turn it is pushed, also while that ends: what the push is told is so."""
+    step, told = 0, list[PreemptResult]()
+    belt, receipts, saw = Belt(), list[Receipt](), list[int]()
+
+    def decide(turn: TurnView[str] | None, phase: Phase) -> Preempt:
+        saw.append(0 if turn is None else turn.number)
+        assert (turn is None) == (phase not in {Phase.PLANNING, Phase.ACTIVE})
+        return Preempt(Point.ANY)
+
+    def push() -> None:
+        receipts.append(belt.loop.push("b", strategy=decide))
+
+    async def main() -> None:
+        belt.loop.push("a")
+        async with belt.loop:
+            pass
+
+    while len(receipts) == step:
+        step += 1
+        belt = Belt()
+        with interrupted_at(step, push):
+            run_virtual(main)
+        for receipt in receipts[step - 1 :]:
+            assert receipt.preempt is not None
+            told.append(receipt.preempt.wait(0.01))
+            known = {view.number for view in belt.views if view.preempted}
+            assert known == ({saw[-1]} if told[-1] is PreemptResult.SUBMITTED else set()), f"at step {step}"
+    assert {*told} == {PreemptResult.NO_TURN, PreemptResult.SUBMITTED, PreemptResult.LOOP_CLOSED}
+
+
 def held(scene: Scene, exit_: Exit[str]) -> None:
     """Hold a scene to the laws of items and receipts."""
     asked = Counter(["a", "b", "c", *["signal"] * scene.heard])

@@ -10,7 +10,7 @@ import pytest
 
 from andon import Agent, Call, Cancelled, Message, ModelError, Point, Preempt, Stop, TurnLoop, tool
 from andon.core.draft import Chunk
-from andon.core.items import Event, Item, TurnStarted
+from andon.core.items import Event, Item, TurnEnded, TurnStarted
 from andon.core.turns import Phase
 from andon.ports import ModelRequest
 from andon.runtime.receipt import Receipt
@@ -194,6 +194,116 @@ async def test_rollback_reaches_a_turn_that_is_still_being_planned() -> None:
     assert words(chat.messages) == ["user: second", "assistant: Two."]
 
 
+@pytest.mark.parametrize("policy", ["preempt", "rollback"])
+def test_what_makes_a_turn_give_way_is_the_next(policy: OnBusy) -> None:
+    """Before what waits already, which keeps its order, also where it is the same message."""
+
+    @virtual
+    async def next_but_none() -> None:
+        gate, same = Gate("tool"), Message.user("again")
+        async with session(Call("work"), *["Yes."] * 4, gate=gate) as chat:
+            chat.push("first")
+            await gate.reached()
+            chat.push(same)
+            chat.push(same)
+            assert chat.push("urgent", on_busy=policy).accepted
+            assert chat.push("urgent, too", on_busy=policy).accepted
+            gate.open()
+        asked = [message.text for message in chat.messages if message.role == "user"]
+        first = [] if policy == "rollback" else ["first"]
+        assert asked == [*first, "urgent", "urgent, too", "again", "again"]
+        exit_ = await chat.wait()
+        assert (exit_.reason, exit_.unhandled, exit_.failed) == (None, (), ())
+
+    next_but_none()
+
+
+@virtual
+async def test_a_turn_that_is_rolled_back_knows_that_it_was_preempted() -> None:
+    """So do observers: it has not been completed."""
+    gate, turns, ends = Gate("model"), list[TurnView[Message]](), list[str]()
+
+    class Observer:
+        def observe(self, _name: str, item: Item, /) -> None:
+            if isinstance(item, TurnEnded):
+                ends.append(item.end)
+
+    async def watch(turn: TurnView[Message], events: AsyncGenerator[Event]) -> None:
+        turns.append(turn)
+        async for _ in events:
+            pass
+
+    chat = session([gate, Hang()], "Two.", on_events=watch)
+    loop_of(chat)._observers.append(Observer())  # pyright: ignore[reportPrivateUsage]
+    async with chat:
+        chat.push("first")
+        await gate.reached()
+        chat.push("second", on_busy="rollback")
+    assert [turn.preempted for turn in turns] == [True, False]
+    assert ends == ["preempted", "completed"]
+
+
+@virtual
+async def test_a_rollback_that_comes_too_late_for_the_session_takes_nothing_out() -> None:
+    """The turn under way is left alone: it would make way for nothing. What was taken in time counts."""
+    for in_time in (False, True):
+        gate = Gate("tool")
+        async with session(Call("work"), "One.", gate=gate) as chat:
+            chat.push("first")
+            await gate.reached()
+            if in_time:
+                assert chat.push("in time", on_busy="rollback").accepted
+            chat.stop()
+            late = chat.push("second", on_busy="rollback")
+            assert not late.accepted
+            gate.open()
+        assert words(chat.messages) == ([] if in_time else ["user: first", "assistant: One."])
+        exit_ = await chat.wait()
+        assert [message.text for message in exit_.unhandled] == (["in time"] if in_time else [])
+        assert [message.text for message in exit_.late()] == ["second"]
+        assert chat._rolled_back == []  # pyright: ignore[reportPrivateUsage]
+
+
+@virtual
+async def test_a_steer_that_a_stop_of_the_session_overtakes_is_unhandled() -> None:
+    """It was accepted: it is no late item; what waits before it and after it keeps its order."""
+    gate = Gate("model")
+    async with session([gate, Hang()]) as chat:
+        chat.push("first")
+        chat.push("second")
+        await gate.reached()
+        assert chat.push("and this", on_busy="steer").accepted
+        assert chat.push("and that", on_busy="steer").accepted
+        chat.stop(Stop.now())
+        assert not chat.push("too late", on_busy="enqueue").accepted
+    exit_ = await chat.wait()
+    assert [message.text for message in exit_.unhandled] == ["second", "and this", "and that"]
+    assert [message.text for message in exit_.late()] == ["too late"]
+
+
+@virtual
+async def test_a_steer_to_a_run_that_has_ended_is_a_push() -> None:
+    """The turn is still under way, for its callback is: the receipt says whether the message was taken."""
+    for stopped in (False, True):
+        busy = Gate("callback")
+
+        async def watch(_: TurnView[Message], events: AsyncGenerator[Event], busy: Gate = busy) -> None:
+            async for _event in events:
+                pass
+            await busy
+
+        async with session("One.", "Two.", on_events=watch) as chat:
+            chat.push("first")
+            await busy.reached()
+            if stopped:
+                chat.stop()
+            assert chat.push("second", on_busy="steer").accepted is not stopped
+            busy.open()
+        exit_ = await chat.wait()
+        assert [message.text for message in exit_.late()] == (["second"] if stopped else [])
+        assert len(words(chat.messages)) == (2 if stopped else 4)
+
+
 @virtual
 async def test_rollback_of_a_turn_that_has_its_answer_takes_nothing_out() -> None:
     """It came too late: the turn is part of the conversation."""
@@ -210,7 +320,7 @@ async def test_rollback_of_a_turn_that_has_its_answer_takes_nothing_out() -> Non
         chat.push("second", on_busy="rollback")
         busy.open()
     assert words(chat.messages) == ["user: first", "assistant: One.", "user: second", "assistant: Two."]
-    assert chat._rolled_back == set()  # pyright: ignore[reportPrivateUsage]
+    assert chat._rolled_back == []  # pyright: ignore[reportPrivateUsage]
 
 
 @virtual

@@ -15,7 +15,18 @@ from msgspec.structs import replace
 from andon.core import turns
 from andon.core.buffer import Buffer
 from andon.core.stop import Stop
-from andon.core.turns import Answer, Bound, CancelTurn, CloseBuffer, Preempt, PreemptResult, State, Step, Wait
+from andon.core.turns import (
+    Answer,
+    Bound,
+    CancelTurn,
+    CloseBuffer,
+    Preempt,
+    PreemptResult,
+    State,
+    Step,
+    TurnEnd,
+    Wait,
+)
 from andon.errors import LoopClosedError, RunStateError
 from andon.runtime.bell import Bell
 from andon.runtime.isolate import Timer
@@ -158,6 +169,15 @@ class Desk(Generic[T]):
         with self._lock:
             return Receipt(accepted=False) if self.busy else self.push(item, None)
 
+    def give_back(self, item: T) -> None:
+        """Let an item wait that was accepted before, behind the others: a stop does not refuse it."""
+        with self._lock:
+            if self.state.phase is turns.Phase.CLOSED:
+                self.buffer.push(Entry(item))
+            else:
+                self.buffer.push_front([*self.buffer.take_all(), Entry(item)])
+        self.bell.ring()
+
     def stop(
         self, asked: Stop | None, *, idle: float | None = None, cause: str = "", skip_checkpoint: bool = False
     ) -> None:
@@ -190,16 +210,16 @@ class Desk(Generic[T]):
         with self._lock:
             if self._pushing or not turns.may_go_on(self.state):
                 return None
-            number = self._do(turns.planned).turn
             entries = self.buffer.take_all()
-            self.view = show(number, [entry.item for entry in entries])
+            view = show(self.state.turn + 1, [entry.item for entry in entries])
+            self._do(turns.planned, view)
             return entries
 
     def put_back(self, entries: list[Entry[T]]) -> None:
         """Abandon the turn that was being planned: its items wait again, in their order."""
         with self._lock:
             self.buffer.push_front(entries)
-            self._leave_turn(turns.abandoned)
+            self._do(turns.abandoned)
 
     def activate(
         self, view: TurnView[T], run: Run, consumed: list[Entry[T]], remaining: list[Entry[T]]
@@ -214,12 +234,25 @@ class Desk(Generic[T]):
             self.buffer.push_front(remaining)
             return True
 
-    def end(self, again: list[Entry[T]] | None = None) -> None:
-        """End the turn; with `again`, its items wait once more."""
+    def end(self, view: TurnView[T], judge: Callable[[State], TurnEnd], again: list[Entry[T]]) -> TurnEnd:
+        """End the turn as it is judged, and show for ever what it was judged by.
+
+        It is one moment: a preempt or a stop that came in time for the turn is one that it knows of.
+        The items in `again` wait once more if it was preempted.
+        """
+        ends: list[TurnEnd] = []
+
+        def leave(state: State) -> turns.Decided:
+            left = turns.ended(state)
+            ends.append(judge(state))
+            view.freeze(state)
+            return left
+
         with self._lock:
+            self._do(leave)
             self.run = None
-            self.buffer.push_front(again or ())
-            self._leave_turn(turns.ended)
+            self.buffer.push_front(again if ends[-1] is TurnEnd.PREEMPTED else ())
+            return ends[-1]
 
     def close(self) -> list[T]:
         """Close first, then collect: gives what was accepted and not handled."""
@@ -271,16 +304,13 @@ class Desk(Generic[T]):
         with self._lock:
             self._do(partial(turns.due, receipt=number, stop=self.from_now(preempt.as_stop())))
 
-    def _leave_turn(self, decide: Callable[[State], turns.Decided]) -> None:
-        self.view = None
-        self._do(decide)
-
-    def _do(self, decide: Callable[[State], turns.Decided]) -> State:
+    def _do(self, decide: Callable[[State], turns.Decided], begun: TurnView[T] | None = None) -> State:
         while True:
             before = self.state
             after, effects = decide(before)
+            view = (begun or self.view) if after.has_turn else None
             if self.state is before:  # else a signal handler came in: what it asked is decided on, too
-                self.state = after
+                self.state, self.view = after, view
                 break
         self._perform(effects)
         return after

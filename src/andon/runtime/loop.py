@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Generic, Literal, Self, TypeVar
+from typing import Generic, Literal, Self, TypeGuard, TypeVar, cast
 
 from andon.core.items import Event, Item, TurnEnded, TurnStarted
 from andon.core.parked import Codec, codec_of
@@ -14,6 +14,7 @@ from andon.runtime.agent import Agent
 from andon.runtime.bell import Bell, wall_clock
 from andon.runtime.desk import Desk
 from andon.runtime.isolate import Cut, Job, clock, on_loop
+from andon.runtime.nested import Suspended, suspension
 from andon.runtime.parking import Parking
 from andon.runtime.receipt import Receipt
 from andon.runtime.record import logger
@@ -158,11 +159,14 @@ class TurnLoop(Generic[T]):
             raise
         except BaseException as error:  # noqa: BLE001 — the loop's edge: its exit says what ended it
             reason = error
-        exit_ = await self._leave(reason)
-        if isinstance(reason, KeyboardInterrupt | SystemExit):
+        left = suspension(reason)
+        exit_ = await self._leave(reason if left is None else self._turning.torn or reason)
+        if _ends_the_program(reason):
             raise reason
         if self._turning.torn is not None:
             raise self._turning.torn  # whatever ended the loop: whoever cancels its task waits for this
+        if left is not None:
+            raise left  # the run that this loop is in is left; both begin again when that is resumed
         return exit_
 
     async def wait(self) -> Exit[T]:
@@ -196,8 +200,14 @@ class TurnLoop(Generic[T]):
         elif self._desk.state.stage is Stage.OPEN:
             self._desk.stop(None, idle=0.0)  # what was pushed is dealt with
         cut = await job.wait(job.cancel)
+        ended_by = job.error
+        if _ends_the_program(ended_by) and not isinstance(ended_by, KeyboardInterrupt):
+            raise ended_by
         if cut is not None:
             raise cut
+        # A Ctrl-C has gone through the event loop already: it is not to disturb how that is shut down.
+        if kind is None and isinstance(ended_by, KeyboardInterrupt | Suspended):
+            raise ended_by
 
     @property
     def turn(self) -> TurnView[T] | None:
@@ -214,6 +224,10 @@ class TurnLoop(Generic[T]):
         if self._parking is not None:
             self._parking.check(item)
         return self._desk.push_unless_busy(item)
+
+    def give_back(self, item: T) -> None:
+        """Let an item wait that was accepted before, also after a stop; in a closed loop it is late."""
+        self._desk.give_back(item)
 
     def tell_started(self, turn: int) -> None:
         """Tell observers that a turn began."""
@@ -272,6 +286,12 @@ class TurnLoop(Generic[T]):
         if state.stage is not Stage.OPEN:
             words.append(f"stop {state.stage}")
         return f"<TurnLoop {self.name}, {', '.join(words)}>"
+
+
+def _ends_the_program(error: BaseException | None) -> TypeGuard[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_ends_the_program, cast("BaseExceptionGroup[BaseException]", error).exceptions))
+    return isinstance(error, KeyboardInterrupt | SystemExit)
 
 
 def _act(act: Callable[[], None]) -> None:

@@ -1,8 +1,9 @@
 """Parking: where a turn loop keeps what it leaves behind, and finds it again."""
 
 import os
-from collections.abc import Sequence
-from typing import Generic, TypeVar
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from msgspec import Raw
 
@@ -10,8 +11,11 @@ from andon.core.checkpoint import Checkpoint
 from andon.core.parked import VERSION, Codec, Parked, check_item, read, unpark, write
 from andon.errors import CheckpointError, UserError
 from andon.ports import Store
+from andon.runtime.isolate import Cut, Job
 
 T = TypeVar("T")
+STORE_TIMEOUT = 30.0  # seconds a store may take
+STORE_GRACE = 1.0
 
 
 class Parking(Generic[T]):
@@ -73,3 +77,19 @@ class Parking(Generic[T]):
         data = parked.to_json()
         await self._store.set(self._id, data)
         self._seen = data
+
+
+async def bounded(work: Coroutine[Any, Any, Any], *, patient: bool) -> tuple[Job, Cut | None]:
+    """Let a store work, for a bounded time; one who is not patient gives it up when cancelled meanwhile."""
+    job = Job().start(work)
+    job.after(STORE_TIMEOUT, partial(job.end_within, STORE_GRACE, cancel=True))
+    hurry = partial(job.end_within, STORE_GRACE, cancel=True)
+    cut = await job.wait(_go_on if patient else hurry)
+    if job.abandoned or isinstance(job.error, Cut):
+        what = "stored" if patient else "read"
+        job.error = TimeoutError(f"it was not {what} within {STORE_TIMEOUT:g} s")
+    return job, cut
+
+
+def _go_on() -> None:
+    """Keep on keeping: what cancels the task of the loop is let pass when that is done."""

@@ -1,15 +1,16 @@
 """Session: a conversation with one agent, and what becomes of a message that comes while it works."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, assert_never
 
 from andon.core.items import Event
 from andon.core.messages import Message
 from andon.core.outcome import Outcome
 from andon.core.stop import Point, Stop
-from andon.core.turns import Preempt
+from andon.core.turns import Phase, Preempt
 from andon.runtime.agent import Agent
 from andon.runtime.loop import TurnLoop
 from andon.runtime.prompt import Prompt, as_history, as_message
@@ -44,7 +45,7 @@ class Session:
         self._agent = agent
         self._on_events = on_events
         self._preempt = preempt or Preempt(Point.ANY, grace=10)
-        self._rolled_back: set[int] = set()
+        self._rolled_back: list[int] = []  # the turn of each push that has asked it
         self.messages = as_history(messages)
         self._loop: TurnLoop[Message] = TurnLoop(
             gen_input=self._plan, prepare_agent=self._answers, on_events=self._watch, name=agent.name
@@ -56,8 +57,9 @@ class Session:
         Args:
             prompt: What to say.
             on_busy: If a turn is under way: "enqueue" makes it the next but those that wait; "preempt"
-                stops the turn at a safe point for it; "steer" says it to the run under way; "reject"
-                does not take it; "rollback" cancels the turn now, and takes it out of the history.
+                stops the turn at a safe point, and is the next; "steer" says it to the run under way;
+                "reject" does not take it; "rollback" cancels the turn now, takes it out of the history,
+                and is the next. A "steer" that the run does not hear any more is a turn of its own.
         """
         message = as_message(prompt)
         if on_busy not in ON_BUSY:
@@ -71,15 +73,17 @@ class Session:
             case "reject":
                 return self._loop.push_unless_busy(message)
             case "rollback":
-                self._roll_back()
+                return self._roll_back(message)
             case "enqueue":
-                pass
-        return self._loop.push(message)
+                return self._loop.push(message)
+            case _:
+                assert_never(on_busy)
 
     @property
     def run(self) -> Run | None:
         """The run of the turn that is under way, if there is one."""
-        return None if self._loop.turn is None else self._loop.turn.run
+        turn = self._loop.turn
+        return None if turn is None else turn.run
 
     def stop(
         self, stop: Stop | None = None, *, when_idle_for: float | None = None, cause: str | None = None
@@ -105,27 +109,43 @@ class Session:
         if turn is None or turn.run is None:
             return self._loop.push(message)
         said = turn.run.steer(message)
+        if said.delivery is not None and not said.delivery.delivered:
+            return self._loop.push(message)
         said.when_settled(partial(self._unless_heard, said, message))
         return Receipt(accepted=True)
 
     def _unless_heard(self, said: SteerReceipt, message: Message) -> None:
-        """Make a message that the run did not hear any more a turn of its own."""
+        """Make a message that the run did not hear any more a turn of its own: it had been accepted."""
         if said.delivery is not None and not said.delivery.delivered:
-            self._loop.push(message)
+            self._loop.give_back(message)
 
-    def _roll_back(self) -> None:
-        turn = self._loop.turn
-        if turn is None:
-            return
-        self._rolled_back.add(turn.number)  # first of all: a turn that is still planned looks when it begins
-        if turn.run is not None:
-            self._cut(turn.run)
+    def _roll_back(self, message: Message) -> Receipt:
+        seen: list[TurnView[Message]] = []
+
+        def look(turn: TurnView[Message] | None, _phase: Phase) -> Preempt | None:
+            if turn is None:
+                return None
+            # First of all: the turn looks when it begins, and when it ends.
+            self._rolled_back.append(turn.number)
+            seen.append(turn)
+            return self._preempt
+
+        receipt = self._loop.push(message, strategy=look)
+        for turn in seen:
+            if not receipt.accepted:  # it makes way for nothing
+                with suppress(ValueError):  # the turn has just ended
+                    self._rolled_back.remove(turn.number)
+            elif turn.run is not None:
+                self._cut(turn.run)
+        return receipt
 
     def _cut(self, run: Run) -> None:
         run.cancel(Stop.now(), source="preempt", reason="rolled back for what was said since")
 
-    def _plan(self, _about: Planning[Message], items: Sequence[Message]) -> Turn[Message]:
-        return Turn([*self.messages, items[0]], consumed=items[:1], remaining=items[1:])
+    def _plan(self, about: Planning[Message], items: Sequence[Message]) -> Turn[Message]:
+        chosen = about.preempting[0] if about.preempting else items[0]
+        at = next(n for n, item in enumerate(items) if item is chosen)
+        return Turn([*self.messages, chosen], consumed=[chosen], remaining=[*items[:at], *items[at + 1 :]])
 
     def _answers(self, _about: Planning[Message], _consumed: Sequence[Message]) -> Agent:
         return self._agent
@@ -147,7 +167,7 @@ class Session:
 
     def _take_over(self, number: int, outcome: Outcome) -> None:
         rolled_back = number in self._rolled_back
-        self._rolled_back.discard(number)
+        self._rolled_back[:] = [later for later in self._rolled_back if later > number]
         if not (rolled_back and outcome.stop_reason == "cancelled"):
             self.messages = outcome.messages
 

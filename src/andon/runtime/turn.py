@@ -111,7 +111,8 @@ class Exit(Struct, Generic[T], frozen=True, kw_only=True):
     `reason` is None for a clean end; else the `Cancelled` of a turn that a stop cut, the
     `Interrupted` of an agent that asks a human, the error of a callback or an agent, or the
     cancellation of the task that ran the loop. `unhandled` were never consumed, `interrupted` are
-    those of the turn that a stop or an interrupt ended, `failed` those of turns that failed.
+    those of the turn that a stop or an interrupt ended, `failed` those of turns that failed. What ends
+    the program, or the run that the loop is in, is the reason, too, and passes whoever runs the loop.
     """
 
     reason: BaseException | None = None

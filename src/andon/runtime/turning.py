@@ -13,13 +13,14 @@ from andon.core.checkpoint import Checkpoint
 from andon.core.messages import Message
 from andon.core.outcome import Outcome
 from andon.core.parked import Parked
-from andon.core.stop import Stop
+from andon.core.stop import Stop, Where
 from andon.core.turns import Leave, Plan, TurnEnd, Wait
 from andon.errors import Cancelled, Interrupted, UserError
 from andon.runtime.agent import Agent
 from andon.runtime.desk import Desk, Entry
 from andon.runtime.isolate import Cut, Job, Timer, clock, current_task, turn
-from andon.runtime.parking import Parking
+from andon.runtime.nested import suspension
+from andon.runtime.parking import Parking, bounded
 from andon.runtime.run import Run
 from andon.runtime.turn import Planning, Turn, TurnView, check_turn
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from andon.runtime.loop import TurnLoop
 
 T = TypeVar("T")
-STORE_TIMEOUT = 30.0  # seconds a store may take
-STORE_GRACE = 1.0
 CALLBACK_GRACE = 2.0  # seconds a callback has to end when the task of the loop is cancelled
 
 
@@ -239,15 +238,12 @@ class Turning(Generic[T]):
         self._preempted = ()
         try:
             outcome, broken = await self._carried(planned, view)
-        except BaseException:  # the event loop is gone, or whoever cancels would not wait for the end
-            view.freeze(self._desk.state)
-            self._desk.end()
-            self.failed.extend(view.consumed)
+        except BaseException as error:  # the event loop is gone, or the run that this loop is in is left
+            self._leave(view, error)
             raise
-        state = self._desk.state
-        end = turns.verdict(state, outcome.stop_reason, broken=broken is not None, torn=self.torn is not None)
-        view.freeze(state)
-        self._desk.end(planned.consumed if end is TurnEnd.PREEMPTED and self._requeue else [])
+        flags = {"broken": broken is not None, "torn": self.torn is not None}
+        judge = partial(turns.verdict, stop_reason=outcome.stop_reason, **flags)
+        end = self._desk.end(view, judge, planned.consumed if self._requeue else [])
         reason = self._conclude(end, view, planned.run, outcome, broken)
         self._loop.tell_ended(view.number, end)
         if not self._may_go_on_later(end, resumed=planned.resumes, reason=reason):
@@ -255,6 +251,18 @@ class Turning(Generic[T]):
         if self.torn is not None:
             raise broken or self.torn
         return reason
+
+    def _leave(self, view: TurnView[T], error: BaseException) -> None:
+        """Leave a turn that nobody waits for, or that goes on when the run that this loop is in does."""
+        left, end = suspension(error), TurnEnd.FAILED
+        if left is not None and self.torn is None:
+            end = TurnEnd.INTERRUPTED if left.where is Where.PAUSED else TurnEnd.STOPPED
+        self._desk.end(view, lambda _: end, [])
+        if end is TurnEnd.FAILED:
+            self.failed.extend(view.consumed)
+        else:
+            self.interrupted = view.consumed
+        self._loop.tell_ended(view.number, end)
 
     def _may_go_on_later(self, end: TurnEnd, *, resumed: bool, reason: BaseException | None) -> bool:
         """Say whether what is stored of a turn is not consumed by it, for it has failed and the loop ends."""
@@ -270,9 +278,10 @@ class Turning(Generic[T]):
             await run.close()  # what its watcher has left, because it was torn away
         except Cut as cut:
             self.note(cut)
-        # A callback may say as its agent's Cancelled that the task of the loop was cancelled.
-        error = None if self.torn is not None and isinstance(job.error, Cancelled) else job.error
-        return await run.outcome(), error
+        left = suspension(job.error)
+        if left is not None:
+            raise left
+        return await run.outcome(), job.error
 
     async def _watch(self, run: Run, view: TurnView[T]) -> None:
         """Run the agent, and have its events watched; whoever returns early ends it."""
@@ -282,9 +291,16 @@ class Turning(Generic[T]):
                 return
             try:
                 await _result(self._callbacks.on_events(view, run.events()))
-            except Cancelled:
-                if not (view.preempted or view.stopped):
+            except Cancelled as error:
+                if not await self._is_of_the_turn(error, run, view):
                     raise
+
+    async def _is_of_the_turn(self, error: Cancelled, run: Run, view: TurnView[T]) -> bool:
+        """Say whether a callback tells by it that the agent of its own turn was cancelled, by whomever."""
+        own = (await run.outcome()).cancelled if run.ended else None
+        if error.report is not None:
+            return error.report == own
+        return own is not None or view.preempted or view.stopped or self.torn is not None
 
     def _conclude(
         self, end: TurnEnd, view: TurnView[T], run: Run, outcome: Outcome, broken: BaseException | None
@@ -341,14 +357,8 @@ class Turning(Generic[T]):
         self.checkpoint_error = job.error  # the last one counts: what it has kept is all there is
 
     async def _at_store(self, work: Coroutine[Any, Any, Any], *, patient: bool) -> Job:
-        """Let the store work, for a bounded time; one who is not patient gives it up when cancelled."""
-        job = Job().start(work)
-        job.after(STORE_TIMEOUT, partial(job.end_within, STORE_GRACE, cancel=True))
-        hurry = partial(job.end_within, STORE_GRACE, cancel=True)
-        self.note(await job.wait(_go_on if patient else hurry))
-        if job.abandoned or isinstance(job.error, Cut):
-            what = "stored" if patient else "read"
-            job.error = TimeoutError(f"it was not {what} within {STORE_TIMEOUT:g} s")
+        job, cut = await bounded(work, patient=patient)
+        self.note(cut)
         return job
 
     async def _call(self, context: Context, callback: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 — the callback's
@@ -381,10 +391,6 @@ def again(items: Sequence[T], entries: Sequence[Entry[T]]) -> list[Entry[T]]:
     """Make entries of planned items, which stay what they were: pushed with a preempt, or without."""
     preempting = {id(entry.item) for entry in entries if entry.preempting}
     return [Entry(item, id(item) in preempting) for item in items]
-
-
-def _go_on() -> None:
-    """Keep on keeping: what cancels the task of the loop is let pass when that is done."""
 
 
 async def _result(value: Any) -> object:  # noqa: ANN401 — what a plain or an async function gives
