@@ -34,6 +34,7 @@ from andon.runtime.scope import LOST, Scope
 from andon.runtime.steering import Steering
 
 if TYPE_CHECKING:
+    from andon.core.outcome import Outcome
     from andon.runtime.round import Running
     from andon.runtime.run import Run
 
@@ -218,9 +219,9 @@ class Record:
         tools = (running.patience() for running in tuple(self.running))
         return max([self.config.tool_grace, *inside, *tools])
 
-    def left_at(self) -> Where | None:
-        """Say where this child was left, if it ended so that it goes on when its parent is resumed."""
-        ended, place = self.state.ended, self.place
+    def left_at(self, ending: "Outcome | None" = None) -> Where | None:
+        """Say where this child was left, if it ended, or is `ending`, to go on when its parent is resumed."""
+        ended, place = ending or self.state.ended, self.place
         if ended is None or place is None:
             return None
         if not place.call_id:  # aside, in a hook or a model: nothing of it is kept
