@@ -280,6 +280,7 @@ def test_a_tool_whose_loop_is_gone_under_it_is_not_said_to_be_unstarted() -> Non
     assert result.state is ResultState.UNKNOWN
     assert result.content == "The run failed while this was running; whether it took effect is not known"
     assert complaints(run.messages) == []
+    begun.open()
     resumed = Agent(ScriptedModel("Done."), tools=[work]).start_from(run.checkpoint())
     assert run_to_end(resumed.outcome).messages[2].results == (unknown(Call("work", {}, result.call_id)),)
     assert begun.arrived == 1
