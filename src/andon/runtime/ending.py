@@ -107,8 +107,9 @@ class Ending:
                 )
             )
         if state.calls:
-            sealed.append(answer(state.calls, state.results))
-            record.add_message(sealed[-1])
+            sealed += answer(state.calls, state.results), *state.heard
+            for message in sealed:
+                record.add_message(message)
         note = seal(state.messages[-1], self._note())
         if note is not None:
             sealed.append(note)

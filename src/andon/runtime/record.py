@@ -58,6 +58,7 @@ class Record:
     __slots__ = (
         "_observed",
         "abandoned",
+        "above",
         "bell",
         "budgets",
         "children",
@@ -98,6 +99,7 @@ class Record:
         self.running: list[Running] = []
         self.budgets: tuple[Budget, ...] = ()
         self.steering = Steering()
+        self.above: tuple[Record, ...] = ()
         self._observed = list(config.observers)
 
     def belong(self, place: Place) -> None:
@@ -105,6 +107,9 @@ class Record:
         self.place = place
         self.top = place.record.top
         self.budgets = place.record.budgets
+        if place.bond == "step" and self.config.plan is place.record.config.plan is None:
+            # It was handed the conversation; a workflow could not hear, and its steps hear nothing of it.
+            self.above = (place.record, *place.record.above)
         self._observed += [one for one in place.record.observers if one not in self._observed]
 
     @property
@@ -177,6 +182,11 @@ class Record:
     def show_of(self, child_id: str, delta: Delta) -> None:
         """Show what passes by in a child, with the way to it."""
         self.show(replace(delta, path=(child_id, *delta.path)))
+
+    @property
+    def spoken_to(self) -> bool:
+        """Whether something waits to be heard: by this run, or by one that handed its conversation over."""
+        return bool(self.steering.waiting) or any(run.steering.waiting for run in self.above)
 
     def add_message(self, message: Message) -> None:
         """Add a message to the history."""
