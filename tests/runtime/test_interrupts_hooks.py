@@ -197,3 +197,33 @@ async def test_an_agent_in_a_hook_that_asks_is_paused_alone(name: str) -> None:
         outcome = await whole(run)
     assert (outcome.text, outcome.interrupts) == ("Done.", ())
     assert (await answered(aside, outcomes[0], "yes")).text == "Checked."
+
+
+@virtual
+@pytest.mark.parametrize("name", ["before_model", "before_tool"])
+async def test_a_hook_that_asks_has_its_other_half_all_the_same(name: str) -> None:
+    """What was announced is closed before the run waits, and once more when it goes on."""
+    told: list[str] = []
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        return "worked"
+
+    agent = Agent(ScriptedModel(Call("work"), "Done."), tools=[work], name="root")
+    before, after = name, name.replace("before", "after")
+
+    async def ask(moment: Moment) -> None:
+        told.append(before)
+        if len(told) == 1:
+            await moment.interrupt("go on?")
+
+    def note(_moment: Moment) -> None:
+        told.append(after)
+
+    agent.on(before, ask)
+    agent.on(after, note)
+    outcome = await agent.run("go")
+    assert (outcome.stop_reason, told) == ("interrupt", [before, after])
+    assert (await answered(agent, outcome, "yes")).text == "Done."
+    assert told == [before, after] * (len(told) // 2)

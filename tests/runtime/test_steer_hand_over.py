@@ -1,8 +1,11 @@
 """Steering a run that has handed over: who has the conversation now hears it, and the run keeps it."""
 
+from random import Random
+
+import anyio
 import pytest
 
-from andon import Call, Outcome, Point, Run, Stop, ToolContext, sequence, tool
+from andon import Agent, Call, Outcome, Point, Run, Stop, ToolContext, sequence, tool
 from andon.core.checkpoint import Checkpoint
 from andon.core.items import Steered
 from andon.core.messages import Message
@@ -10,12 +13,14 @@ from andon.core.repair import UNKNOWN
 from andon.core.steer import When
 from andon.errors import ToolError
 from andon.runtime.hooks import Moment
-from andon.testing import Gate, virtual
+from andon.runtime.steering import SteerReceipt
+from andon.testing import Gate, Yield, run_virtual, virtual
 from andon.testing.conversation import problems
 from tests.family import said
 from tests.flows import Actor
 from tests.whole import whole
 
+NO_TOOL = "There is no tool 'nothing'. The tools are: hand_over_to_train."
 WHENS: tuple[When, ...] = ("next", "idle", "now")
 
 
@@ -120,7 +125,7 @@ async def test_said_to_who_took_over_by_its_own_handle_it_stays_there() -> None:
         gate.open()
         outcome = await whole(run)
     assert target.heard[-2:] == ["To it alone.", "To the run."]
-    assert said(outcome.messages)[-2:] == ["To the run.", "Good."]
+    assert said(outcome.messages)[-3:] == ["Good.", "To the run.", "Good."]
     assert [(await receipt).delivered for receipt in receipts] == [True, True]
 
 
@@ -160,16 +165,22 @@ async def test_what_was_heard_before_a_stop_is_in_both_histories_and_there_after
 
 @virtual
 async def test_heard_by_one_that_fails_it_is_known_to_the_one_that_had_handed_over() -> None:
-    """The conversation is back where it was, with what was said since."""
-    gate = Gate()
+    """The conversation is back where it was, with what was said since; nothing is cut for it any more."""
+    gate, cut = Gate(), list[bool]()
     target = Actor("train", [gate, "never"], ToolError("no trains"))
-    desk = Actor("desk", over_to("train"), "Then walk.", hand_over=[target])
+    desk = Actor("desk", over_to("train"), Call("nothing"), "Then walk.", hand_over=[target])
+
+    def note(moment: Moment) -> None:
+        cut.append(moment.cut)
+
+    desk.on("after_model", note)
     async with desk.start("How?") as run:
         await gate.reached()
         run.steer("By train.", when="now")
         outcome = await ended(run)
-    assert desk.heard[-1] == "By train."
-    assert said(outcome.messages)[-2:] == ["By train.", "Then walk."]
+    assert desk.heard[-3:] == ["By train.", "", ""]
+    assert said(outcome.messages)[3:] == ["By train.", "nothing", NO_TOOL, "Then walk."]
+    assert cut == [False, False, False]
 
 
 @virtual
@@ -295,3 +306,58 @@ async def test_one_that_took_over_and_asks_a_human_keeps_what_it_had_heard() -> 
     [question] = outcome.interrupts
     ended_ = await desk.resume(kept, answers={question.id: "yes"})
     assert said(ended_.messages)[-3:] == ["Good.", "By train.", "Good."]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_in_any_interleaving_it_is_heard_once_or_told_undelivered(seed: int) -> None:
+    """Down a chain of hand-overs, said at any moment in every way, with a stop or without, and resumed."""
+    run_virtual(lambda: one_story(Random(seed)))  # noqa: S311 — a seeded story
+
+
+async def one_story(chance: Random) -> None:
+    """Let three agents hand over to each other while somebody talks to the run."""
+    desk = chain(chance)
+    receipts: dict[str, SteerReceipt] = {}
+
+    async def talk(run: Run) -> None:
+        for number in range(chance.randrange(1, 5)):
+            await turns(chance, 12)
+            receipts[f"said {number}"] = run.steer(f"said {number}", when=chance.choice(WHENS))
+        await turns(chance, 12)
+        if chance.random() < 0.5:
+            run.cancel(chance.choice([Stop.now(), Stop.graceful(), Stop.gently(), Stop.at(Point.TOOLS)]))
+
+    async with desk.start("How?") as run:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(talk, run)
+        outcome = await ended(run)
+    delivered = [(await receipt).delivered for receipt in receipts.values()]
+    assert [said(outcome.messages).count(name) for name in receipts] == delivered
+    if outcome.checkpoint is not None:
+        resumed = await desk.resume(outcome.checkpoint.to_json())
+        assert problems(resumed.messages) == []
+        assert [said(resumed.messages).count(name) for name in receipts] == delivered
+
+
+def chain(chance: Random) -> Agent:
+    """Make an agent that may hand over to one that may hand over to a third."""
+
+    @tool
+    async def look() -> str:
+        """Look."""
+        await turns(chance, 4)
+        return "seen"
+
+    agent: Agent | None = None
+    for name in ("last", "middle", "desk"):
+        ways = [Call("look"), "Done."] if agent is None else [Call("look"), "Done.", over_to(agent.name)]
+        replies = [[Yield(), "Well", Yield(), chance.choice(ways)] for _ in range(40)]
+        agent = Actor(name, *replies, tools=[look], hand_over=[] if agent is None else [agent])
+    assert agent is not None
+    return agent
+
+
+async def turns(chance: Random, most: int) -> None:
+    """Let the loop turn a few times."""
+    for _ in range(chance.randrange(most)):
+        await anyio.lowlevel.checkpoint()

@@ -107,8 +107,7 @@ class Record:
         self.place = place
         self.top = place.record.top
         self.budgets = place.record.budgets
-        if place.bond == "step" and self.config.plan is place.record.config.plan is None:
-            # It was handed the conversation; a workflow could not hear, and its steps hear nothing of it.
+        if place.bond == "step" and self.config.plan is None:  # it was handed the conversation, and can hear
             self.above = (place.record, *place.record.above)
         self._observed += [one for one in place.record.observers if one not in self._observed]
 

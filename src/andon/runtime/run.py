@@ -149,10 +149,11 @@ class Run:
     def steer(self, prompt: Prompt, *, when: When = "next", steer_id: str | None = None) -> SteerReceipt:
         """Say something to the run while it works, from any thread, never blocking.
 
-        It joins the history as the user's, once, in order, and the same run answers it. `await` the
-        receipt that this gives, or `receipt.wait()` in a thread, to learn when it was heard, or that
-        the run ended first: by a stop, a limit or an error, or because a stop was pending when the
-        answer came. An agent that the run has handed its conversation over to hears it instead. Do not wait for it in a tool, hook or model of this very run, for which it waits.
+        It joins the history as the user's, once, in order, and the same run answers it, or the agent that
+        has the conversation since the run has handed it over. `await` the receipt that this gives, or
+        `receipt.wait()` in a thread, to learn when it was heard, or that the run ended first: by a stop, a
+        limit or an error, or because a stop was pending when the answer came. Do not wait for it in a tool,
+        hook or model of this very run, for which it waits.
 
         Args:
             prompt: What to say: text, a Message, or a list of texts and Images, as where a run begins.
