@@ -279,7 +279,7 @@ class Ending:
             settle(replace(report, durable=error is None, checkpoint_error=told))
 
         def begin() -> None:
-            job.start(_delete(store, self._checkpoint_id)).when_over(answer_now)
+            job.start(_delete_own(store, self._checkpoint_id, record.run_id)).when_over(answer_now)
             job.after(record.config.durable_timeout, lambda: job.end_within(STORE_GRACE, cancel=True))
 
         if not record.scope.on_loop(begin):
@@ -288,6 +288,13 @@ class Ending:
 
 async def _delete(store: Store, checkpoint_id: str) -> None:
     await store.delete(checkpoint_id)
+
+
+async def _delete_own(store: Store, checkpoint_id: str, run_id: str) -> None:
+    # Meanwhile another run may have been left there, as where the user went on without an answer.
+    found = await store.get(checkpoint_id)
+    if found is not None and Checkpoint.from_json(found).run_id == run_id:
+        await store.delete(checkpoint_id)
 
 
 async def _set(store: Store, checkpoint_id: str, saved: Checkpoint) -> None:
