@@ -84,9 +84,10 @@ def test_failures_in_a_row_are_counted_to_the_limit(times: int, named: str | Non
     assert exceeded(Limits(repeated_failures=3), SPENT, seconds=0, repeats=times) == named
 
 
-def test_a_cost_that_nobody_tells_reaches_no_limit() -> None:
-    """There is nothing to compare."""
-    assert exceeded(Limits(cost=0), Usage(), seconds=0) is None
+def test_where_nothing_was_spent_the_cost_is_nothing() -> None:
+    """So that a bound of zero is reached before anything is bought, as with tokens."""
+    assert exceeded(Limits(cost=0), Usage(), seconds=0) == "cost 0"
+    assert exceeded(Limits(cost=0.01), Usage(), seconds=0) is None
 
 
 @pytest.mark.parametrize(

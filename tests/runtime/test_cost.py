@@ -1,5 +1,7 @@
 """Cost: each model call costs what its own model costs, by the user's table or by the model itself."""
 
+import pytest
+
 from andon import Agent, Call, Limits, ModelError, Price, Usage, tool
 from andon.core.items import ModelEnded
 from andon.testing import Gate, Hang, ScriptedModel, virtual
@@ -48,11 +50,61 @@ async def test_a_plain_function_is_priced_by_its_own_name() -> None:
 
 @virtual
 async def test_a_model_whose_price_nobody_knows_has_no_cost() -> None:
-    """None is not zero, and reaches no limit of cost."""
+    """None is not zero."""
     model = ScriptedModel([TOLD, Call("work")], [TOLD, "Done."], name="new")
-    agent = Agent(model, tools=[work], prices={"old": CHEAP}, limits=Limits(cost=0.1))
-    outcome = await agent.run("go")
+    outcome = await Agent(model, tools=[work], prices={"old": CHEAP}).run("go")
     assert (outcome.stop_reason, outcome.usage.cost) == ("end_turn", None)
+
+
+@virtual
+@pytest.mark.parametrize("told", [[TOLD], []], ids=["tokens", "nothing"])
+async def test_a_limit_of_cost_that_cannot_be_counted_stops_the_run_and_says_what_is_missing(
+    told: list[Usage],
+) -> None:
+    """It would bound nothing, without a word; with the price, the run goes on."""
+    model = ScriptedModel([*told, Call("work")], [TOLD, "Done."], name="new")
+    agent = Agent(model, tools=[work], name="buyer", limits=Limits(cost=1000))
+    async with agent.start("go") as run:
+        outcome = await whole(run)
+    assert outcome.stop_reason == "limit"
+    assert outcome.limit == (
+        "cost 1000: nobody knows what an answer of the model of 'buyer' cost: "
+        "give that agent prices={name: Price(…)}"
+    )
+    assert outcome.checkpoint is not None
+    priced = Agent(model, tools=[work], limits=Limits(cost=1000), prices={"new": CHEAP})
+    again = await priced.resume(outcome.checkpoint)
+    assert (again.text, again.usage.cost) == ("Done.", 7)
+
+
+@virtual
+async def test_the_limit_of_cost_of_a_run_needs_the_prices_of_its_children() -> None:
+    """Who pays for the tree is told which agent lacks one; a child without that limit needs none."""
+    inner = ScriptedModel([TOLD, Call("work")], [TOLD, "Helped."], name="new")
+    helper = Agent(inner, name="helper", tools=[work]).as_tool(description="Help.")
+    model = ScriptedModel([TOLD, Call("helper", {"request": "help"})], "never", name="cheap")
+    agent = Agent(model, tools=[helper], prices={"cheap": CHEAP}, limits=Limits(cost=77))
+    async with agent.start("go") as run:
+        outcome = await whole(run)
+    assert outcome.limit is not None
+    assert outcome.limit.startswith("cost 77: nobody knows what an answer of the model of 'helper' cost")
+    assert (outcome.usage.cost, len(inner.requests), len(model.requests)) == (7, 1, 1)
+
+
+@virtual
+async def test_an_answer_whose_cost_nobody_knows_is_an_answer() -> None:
+    """A limit is looked at before the next call, and there is none."""
+    outcome = await Agent(ScriptedModel([TOLD, "Done."], name="new"), limits=Limits(cost=1)).run("go")
+    assert (outcome.stop_reason, outcome.text) == ("end_turn", "Done.")
+
+
+@virtual
+async def test_a_model_that_tells_its_cost_may_fail_and_be_asked_again_under_a_limit() -> None:
+    """What an attempt without an answer has cost, it could not tell."""
+    told = Usage(input_tokens=3, output_tokens=2, cost=0.25)
+    model = ScriptedModel(ModelError("busy", transient=True), [told, Call("work")], [told, "Done."])
+    outcome = await Agent(model, tools=[work], limits=Limits(cost=1)).run("go")
+    assert (outcome.text, outcome.usage.cost) == ("Done.", 0.5)
 
 
 @virtual

@@ -9,6 +9,7 @@ from typing_extensions import override
 from andon.core.draft import Chunk
 from andon.core.items import ModelEnded, ModelStarted
 from andon.core.messages import Call, ResultState
+from andon.core.repair import unknown
 from andon.core.stop import Stop, StopResult
 from andon.ports import ModelRequest
 from andon.runtime.agent import Agent
@@ -254,7 +255,7 @@ def test_a_ctrl_c_goes_through_and_leaves_a_whole_history(agent: Agent, states: 
 
 
 def test_a_tool_whose_loop_is_gone_under_it_is_not_said_to_be_unstarted() -> None:
-    """It was at work when everything ended, and nobody knows how far it came."""
+    """It was at work when everything ended, and nobody knows how far it came: no resume runs it again."""
     begun = Gate("begun")
 
     @tool
@@ -279,3 +280,7 @@ def test_a_tool_whose_loop_is_gone_under_it_is_not_said_to_be_unstarted() -> Non
     assert result.state is ResultState.UNKNOWN
     assert result.content == "The run failed while this was running; whether it took effect is not known"
     assert complaints(run.messages) == []
+    begun.open()
+    resumed = Agent(ScriptedModel("Done."), tools=[work]).start_from(run.checkpoint())
+    assert run_to_end(resumed.outcome).messages[2].results == (unknown(Call("work", {}, result.call_id)),)
+    assert begun.arrived == 1

@@ -196,6 +196,22 @@ async def test_given_up_here_there_is_nothing_to_resume_in_a_new_process(tmp_pat
     )
 
 
+@virtual
+async def test_what_a_later_run_has_left_under_the_same_id_stays_there() -> None:
+    """The user went on without an answer, and was stopped: giving up the old question costs nothing of it."""
+    store, gate = MemoryStore(), Gate("model")
+    scene = Waiting(store)
+    run, _, _ = await scene.paused()
+    scene.model.script([gate, "never"])
+    async with scene.agent.start("Never mind.", messages=run.messages, checkpoint_id="chat") as later:
+        await gate.reached()
+        later.cancel()
+        outcome = await whole(later)
+    report = await run.cancel()
+    assert (report.stopped_at, report.checkpoint_error) == (Where.PAUSED, None)
+    assert outcome.checkpoint == Checkpoint.from_json(store.data["chat"])
+
+
 # After the resume
 
 

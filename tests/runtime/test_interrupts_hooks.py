@@ -5,7 +5,7 @@ import asyncio
 import anyio
 import pytest
 
-from andon import Agent, Call, tool
+from andon import Agent, Call, Outcome, ToolContext, tool
 from andon.core.items import Interrupted, ToolStarted
 from andon.errors import RunStateError
 from andon.runtime.hooks import Moment
@@ -167,3 +167,63 @@ async def test_outside_of_its_hook_a_moment_cannot_ask() -> None:
     with pytest.raises(RunStateError, match=r"interrupt\(\) was called outside of the hook"):
         await moments[0].interrupt("may I?")
     assert outcome.stop_reason == "end_turn"
+
+
+@virtual
+@pytest.mark.parametrize("name", ["run_started", "before_model", "after_tool"])
+async def test_an_agent_in_a_hook_that_asks_is_paused_alone(name: str) -> None:
+    """It is no part of the run, which goes on: whoever started it has the question, and may resume it."""
+    outcomes: list[Outcome] = []
+
+    @tool
+    async def ask(context: ToolContext) -> str:
+        """Ask."""
+        return f"answered {await context.interrupt('sure?')}"
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        return "worked"
+
+    aside = Agent(ScriptedModel(Call("ask"), "Checked."), tools=[ask], name="aside")
+    agent = Agent(ScriptedModel(Call("work"), "Done."), tools=[work], name="root")
+
+    async def check(_moment: Moment) -> None:
+        if not outcomes:
+            outcomes.append(await aside.run("check"))
+
+    agent.on(name, check)
+    async with agent.start("go") as run:
+        outcome = await whole(run)
+    assert (outcome.text, outcome.interrupts) == ("Done.", ())
+    assert (await answered(aside, outcomes[0], "yes")).text == "Checked."
+
+
+@virtual
+@pytest.mark.parametrize("name", ["before_model", "before_tool"])
+async def test_a_hook_that_asks_has_its_other_half_all_the_same(name: str) -> None:
+    """What was announced is closed before the run waits, and once more when it goes on."""
+    told: list[str] = []
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        return "worked"
+
+    agent = Agent(ScriptedModel(Call("work"), "Done."), tools=[work], name="root")
+    before, after = name, name.replace("before", "after")
+
+    async def ask(moment: Moment) -> None:
+        told.append(before)
+        if len(told) == 1:
+            await moment.interrupt("go on?")
+
+    def note(_moment: Moment) -> None:
+        told.append(after)
+
+    agent.on(before, ask)
+    agent.on(after, note)
+    outcome = await agent.run("go")
+    assert (outcome.stop_reason, told) == ("interrupt", [before, after])
+    assert (await answered(agent, outcome, "yes")).text == "Done."
+    assert told == [before, after] * (len(told) // 2)

@@ -246,7 +246,7 @@ async def test_another_agent_in_the_childs_place_is_not_guessed_to_be_the_child(
     outcome, _ = await scene.changed(saved, scene.child(model, "stranger"))
     assert outcome.messages[2].results[0].content == (
         "CheckpointError: this call goes on with the agent 'child', and 'stranger' was started: "
-        "the code has changed since the checkpoint; start the run anew"
+        "the code has changed since the checkpoint, or begins another agent first; start the run anew"
     )
     assert (model.requests, scene.looks) == ([], ["a"])
 

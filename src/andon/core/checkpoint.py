@@ -34,6 +34,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     messages, which are those of the parent. `results` are the calls of its last message that have
     ended; the others run, and those in `children` had begun: they go on inside the runs, if any, that
     they had started.
+    `heard` is what was said to the run meanwhile, and was heard by whom it had handed over to.
     `partial` is an answer that was cut. `model` and `tools` are the agent's, as it was.
     """
 
@@ -50,6 +51,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     asked: tuple[Asked, ...] = ()
     shared: int = 0
     partial: Message | None = None
+    heard: tuple[Message, ...] = ()
 
     def to_json(self) -> bytes:
         """Write it down."""

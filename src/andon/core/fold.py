@@ -63,6 +63,7 @@ class State:
         "child_calls",
         "ended",
         "failing",
+        "heard",
         "messages",
         "results",
         "run_id",
@@ -87,6 +88,7 @@ class State:
         self.again: dict[str, tuple[Checkpoint, ...]] = {}
         self.asked: tuple[Asked, ...] = ()
         self.failing: tuple[Call, int] | None = None
+        self.heard: tuple[Message, ...] = ()
         self.stop: Stop | None = None
         self.ended: Outcome | None = None
         self._sized = 0
@@ -203,6 +205,7 @@ def checkpoint(state: State, agent: str, model: str = "", tools: Iterable[str] =
         children={call_id: inside for call_id, inside in state.again.items() if state.goes_on(call_id)},
         asked=state.asked,
         partial=partial,
+        heard=state.heard,
     )
 
 
@@ -222,12 +225,18 @@ def _begin(state: State, item: RunStarted) -> None:
     if last is not None and last.role == "assistant":
         state.calls = last.calls
         state.results = {result.call_id: result for result in item.checkpoint.results}
+        state.heard = item.checkpoint.heard
     state.again = dict(item.checkpoint.children)
     state.asked = item.checkpoint.asked
 
 
 def _hear(state: State, item: Steered) -> None:
     state.messages.append(item.message)  # what was asked and answered before this step stays
+
+
+def _overhear(state: State, item: Steered) -> None:
+    if item.above >= len(item.path):  # said to this run: it is told of it where the round ends
+        state.heard = (*state.heard, item.message)
 
 
 def _add(state: State, item: MessageAdded) -> None:
@@ -241,6 +250,7 @@ def _add(state: State, item: MessageAdded) -> None:
         state.calls = ()
         state.results = {}
         state.started.clear()
+        state.heard = ()
     if state.again or state.asked:  # they belonged to the step that has just ended
         state.again = {}
         state.asked = ()
@@ -333,5 +343,6 @@ _OF_A_CHILD = dict(
         _effect(ModelStarted, _count_child_call),
         _effect(ModelEnded, _spend),
         _effect(ToolStarted, _use),
+        _effect(Steered, _overhear),
     )
 )

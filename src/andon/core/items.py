@@ -131,10 +131,14 @@ class ToolEnded(_Item, frozen=True, tag="tool_ended", gc=False):
 
 
 class Steered(_Item, frozen=True, tag="steered", gc=False):
-    """A message was added from outside, to be read with the next model call."""
+    """A message was added from outside, to be read with the next model call.
+
+    `above` is how many runs up it was said, to one that had handed the conversation over.
+    """
 
     message: Message
     id: str = ""
+    above: int = 0
 
 
 class StopRequested(_Item, frozen=True, tag="stop_requested", gc=False):

@@ -80,8 +80,9 @@ class Limits(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a run may spend, its children counted in; None is no bound.
 
     Reaching one is a stop with source `limit` at the nearest whole point: what is in flight ends,
-    and the history, the usage and the checkpoint are kept. `repeated_failures` is how many times in
-    a row a tool may fail with the same arguments.
+    and the history, the usage and the checkpoint are kept. `cost` is reached, too, where an answer
+    has cost nobody knows what: give the agent prices. `repeated_failures` is how many times in a row
+    a tool may fail with the same arguments.
     """
 
     model_calls: int | None = None
@@ -111,16 +112,16 @@ def as_limits(given: Limits | None, otherwise: Limits) -> Limits:
 
 def exceeded(limits: Limits, usage: Usage, seconds: float, repeats: int = 0) -> str | None:
     """Name the limit that is reached before the next model call, if any."""
-    spent: tuple[tuple[str, float | None, float | None], ...] = (
+    spent: tuple[tuple[str, float, float | None], ...] = (
         ("model_calls", usage.model_calls, limits.model_calls),
         ("input_tokens", usage.input_tokens, limits.input_tokens),
         ("output_tokens", usage.output_tokens, limits.output_tokens),
-        ("cost", usage.cost, limits.cost),
+        ("cost", usage.cost or 0.0, limits.cost),
         ("seconds", seconds, limits.seconds),
         ("repeated_failures", repeats, limits.repeated_failures),
     )
     for name, value, bound in spent:
-        if bound is not None and value is not None and value >= bound:
+        if bound is not None and value >= bound:
             return f"{name} {bound:g}"
     return None
 

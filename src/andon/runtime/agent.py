@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 H = TypeVar("H", bound=Hook)
 T = TypeVar("T")
 
+NO_CHECKPOINT = (
+    "checkpoint is a {}: give outcome.checkpoint, or its JSON; a run that gave its answer has none"
+)
+
 
 class Agent:
     """A model with tools; many runs of it may be live at once.
@@ -55,7 +59,8 @@ class Agent:
         durable_timeout: Seconds to wait for the store before the report says `durable=False`.
         cancel_text: What the history says where a run was cancelled before any words had come.
         prices: What models cost, by their names as given; they go before the prices that are known.
-        store: Where checkpoints are kept.
+        store: Where checkpoints are kept, by `checkpoint_id` or else the run's id; what stops together
+            with the run above it is kept there only.
         observers: Who reads the items of all runs.
     """
 
@@ -178,7 +183,7 @@ class Agent:
 
     async def resume(
         self,
-        checkpoint: Checkpoint | bytes | str,
+        checkpoint: Checkpoint | bytes | str | None = None,
         *,
         answers: Mapping[str, object] | None = None,
         keep_partial: bool = False,
@@ -188,17 +193,17 @@ class Agent:
         """Go on from where a run was stopped or paused; what has been done is not done again.
 
         Args:
-            checkpoint: `outcome.checkpoint`, or its JSON.
+            checkpoint: `outcome.checkpoint`, or its JSON; without it, what is stored as `checkpoint_id`.
             answers: Those to the outcome's interrupts, by id, kept as JSON; questions without one are
                 asked again.
             keep_partial: Whether a model that was cut is shown what it had said, and told to go on;
                 else it is asked once more as if it had said nothing.
             limits: What the resumed run may spend, with the calls, tokens and cost of before counted in;
                 seconds and failures in a row are counted anew.
-            checkpoint_id: Where its own checkpoint is kept.
+            checkpoint_id: Where its own checkpoint is kept; after its answer, none is left there.
         """
         run = self.start_from(
-            checkpoint,
+            await self._stored(checkpoint_id) if checkpoint is None else checkpoint,
             answers=answers,
             keep_partial=keep_partial,
             limits=limits,
@@ -206,6 +211,22 @@ class Agent:
         )
         async with run:
             return await run.outcome()
+
+    async def _stored(self, checkpoint_id: str | None) -> bytes:
+        """Get what a run is to go on from out of the store, and leave it there."""
+        store = self._config.store
+        if checkpoint_id is None:
+            raise CheckpointError(NO_CHECKPOINT.format("NoneType"))
+        if store is None:
+            msg = (
+                f"agent {self.name!r} has no store to find {checkpoint_id!r} in: make it with Agent(store=…)"
+            )
+            raise UserError(msg)
+        found = await store.get(checkpoint_id)
+        if found is None:
+            msg = f"nothing is stored as {checkpoint_id!r}: no run was left there, or it has its answer now"
+            raise CheckpointError(msg)
+        return found
 
     def start_from(
         self,
@@ -221,11 +242,7 @@ class Agent:
         if isinstance(checkpoint, bytes | str):
             checkpoint = Checkpoint.from_json(checkpoint)
         if not isinstance(checkpoint, Checkpoint):  # pyright: ignore[reportUnnecessaryIsInstance]
-            msg = (
-                f"checkpoint is a {type(checkpoint).__name__}: give outcome.checkpoint, or its JSON; "
-                "a run that gave its answer has none"
-            )
-            raise CheckpointError(msg)
+            raise CheckpointError(NO_CHECKPOINT.format(type(checkpoint).__name__))
         check_whole(checkpoint)
         check_answers(checkpoint, answers or {})
         check_text("checkpoint_id", checkpoint_id, MAX_ID)

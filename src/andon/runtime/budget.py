@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 UNBOUNDED = Limits()
 MODEL_CALL = Usage(model_calls=1)
 TOOL_CALL = Usage(tool_calls=1)
+UNPRICED = "nobody knows what an answer of the model of {!r} cost: give that agent prices={{name: Price(…)}}"
 
 
 class Budget:
     """The limits of one run, what it has spent of them, and the first of them that was reached."""
 
-    __slots__ = ("_limits", "_lock", "_record", "_started", "_usage", "reached")
+    __slots__ = ("_limits", "_lock", "_record", "_started", "_unpriced", "_usage", "reached")
 
     def __init__(self, record: "Record", limits: Limits) -> None:
         self._record = record
@@ -34,7 +35,12 @@ class Budget:
         self._usage = record.state.spent()
         self._lock = Lock()  # taken for an item, and never for a chunk
         self._started = record.scope.now()
+        self._unpriced: str | None = None
         self.reached: str | None = None
+
+    def unpriced(self, agent: str) -> None:
+        """Note that an answer of an agent's model cost nobody knows what; from any thread."""
+        self._unpriced = self._unpriced or agent
 
     def charge(self, usage: Usage) -> None:
         """Count in what the run, or one below it, has spent; from any thread."""
@@ -62,7 +68,11 @@ class Budget:
             by_tools = exceeded_by_tools(limits, usage, calls)
             if by_tools is not None:
                 return by_tools
-        return exceeded(limits, usage, record.scope.now() - self._started, repeats)
+        by_spending = exceeded(limits, usage, record.scope.now() - self._started, repeats)
+        if by_spending is None and limits.cost is not None and self._unpriced is not None:
+            # A bound that cannot be counted would bound nothing, without a word.
+            return f"cost {limits.cost:g}: {UNPRICED.format(self._unpriced)}"
+        return by_spending
 
 
 def charge(record: "Record", item: Item) -> None:
@@ -72,6 +82,9 @@ def charge(record: "Record", item: Item) -> None:
             usage = MODEL_CALL
         case ModelEnded():
             usage = item.usage
+            if item.end == "complete" and usage.cost is None:
+                for budget in record.budgets:
+                    budget.unpriced(record.config.name)
         case ToolStarted(again=False, step=False):
             usage = TOOL_CALL
         case _:

@@ -110,17 +110,17 @@ class Carrier:
 
     async def _collect(self, here: Where) -> None:
         record, state = self._record, self._record.state
-        message = answer(state.calls, state.results)
-        record.add_message(message)
+        message, heard = answer(state.calls, state.results), state.heard
+        for one in (message, *heard):
+            record.add_message(one)
         last = self._handed_over(message) if record.config.hands_over else None
         if last is None:
             if self._plan is None:
                 self._halts(here)  # before the hooks: what they take is no part of the stop
-            await record.tell_of_message(message)
-            return
-        record.add_message(last)
-        await record.tell_of_message(message)
-        await record.tell_of_message(last)
+        else:
+            record.add_message(last)
+        for one in (message, *heard) if last is None else (message, *heard, last):
+            await record.tell_of_message(one)
 
     def _handed_over(self, message: Message) -> Message | None:
         """Give the answer of an agent that was handed the conversation: it is the run's."""
@@ -172,7 +172,7 @@ class Carrier:
     async def _goes_on(self) -> bool:
         """Say whether the run, which has its answer, is to hear more; a stop that is pending comes first."""
         record = self._record
-        if not record.steering.waiting:
+        if not record.spoken_to:
             return False
         record.scope.drain()
         if record.scope.stop is not None or not affords(record, None):
@@ -182,18 +182,20 @@ class Carrier:
     async def _hear(self, *, at_end: bool = False) -> bool:
         """Put into the history what was said to the run from outside."""
         record = self._record
-        record.scope.heard()
-        said = record.steering.take(at_end=at_end)
-        for steer, receipt in said:
-            item = Steered(n=record.items + 1, at=record.scope.now(), message=steer.message, id=steer.id)
-            record.add(item)
-            receipt.settle(Delivery(delivered=True, at=item.at, n=item.n))
-        for steer, _ in said:
-            await record.tell_of_message(steer.message)
-        return bool(said)
+        heard: list[Message] = []
+        for above, speaker in enumerate((record, *record.above)):  # they live on one loop
+            speaker.scope.heard()
+            for steer, receipt in speaker.steering.take(at_end=at_end):
+                n, at = record.items + 1, record.scope.now()
+                record.add(Steered(n=n, at=at, message=steer.message, id=steer.id, above=above))
+                receipt.settle(Delivery(delivered=True, at=at, n=speaker.items))
+                heard.append(steer.message)
+        for message in heard:
+            await record.tell_of_message(message)
+        return bool(heard)
 
     async def _ask(self) -> None:
-        if self._record.steering.waiting:
+        if self._record.spoken_to:
             await self._hear()
         ask = Ask(self._record, self._take_over)
         try:

@@ -38,6 +38,7 @@ class Ending:
         "_closed",
         "_discarded",
         "_escalated_by",
+        "_named",
         "_record",
         "_when_done",
         "failure",
@@ -56,6 +57,7 @@ class Ending:
     ) -> None:
         self._record = record
         self._checkpoint_id = checkpoint_id or record.run_id
+        self._named = checkpoint_id is not None  # under a new id of its own nothing else can be stored
         self._when_done = when_done
         self._discarded = discarded
         self._closed = record.scope.now()
@@ -105,8 +107,9 @@ class Ending:
                 )
             )
         if state.calls:
-            sealed.append(answer(state.calls, state.results))
-            record.add_message(sealed[-1])
+            sealed += answer(state.calls, state.results), *state.heard
+            for message in sealed:
+                record.add_message(message)
         note = seal(state.messages[-1], self._note())
         if note is not None:
             sealed.append(note)
@@ -224,20 +227,34 @@ class Ending:
         )
 
     async def stored(self) -> StopReport:
-        """Store the checkpoint before anybody is told; a store that takes too long is not waited for."""
+        """Store the checkpoint before anybody is told, or forget what an answer has used up.
+
+        A store that takes too long is not waited for.
+        """
         record = self._record
         store = record.config.store
-        if store is None or self.saved is None:
+        if store is None or (self.saved is None and not self._named) or self._goes_on():
             return self.report()
         timeout = record.config.durable_timeout
-        job = Job().start(_set(store, self._checkpoint_id, self.saved))
+        if self.saved is None:
+            job, done = (
+                Job().start(_delete(store, self._checkpoint_id)),
+                "what it has used up was not deleted",
+            )
+        else:
+            job, done = Job().start(_set(store, self._checkpoint_id, self.saved)), "it was not stored"
         job.after(timeout, lambda: job.end_within(STORE_GRACE, cancel=True))
         await job.wait(record.tear)
         if job.cut:
-            return self.report(durable=False, error=f"it was not stored within {timeout:g} s")
+            return self.report(durable=False, error=f"{done} within {timeout:g} s")
         if job.error is not None:
             return self.report(durable=False, error=in_words(job.error))
-        return self.report(self._checkpoint_id)
+        return self.report(None if self.saved is None else self._checkpoint_id)
+
+    def _goes_on(self) -> bool:
+        """Say whether this goes on with the run above, whose checkpoint holds its own: one is enough."""
+        record = self._record
+        return record.place is not None and record.left_at(self.outcome(self.report())) is not None
 
     def _discard(self, stop: Stop, settle: Callable[[StopReport], None]) -> None:
         """Give up what a paused run waits for: its checkpoint is deleted, and cannot be resumed any more."""
@@ -262,7 +279,7 @@ class Ending:
             settle(replace(report, durable=error is None, checkpoint_error=told))
 
         def begin() -> None:
-            job.start(_delete(store, self._checkpoint_id)).when_over(answer_now)
+            job.start(_delete_own(store, self._checkpoint_id, record.run_id)).when_over(answer_now)
             job.after(record.config.durable_timeout, lambda: job.end_within(STORE_GRACE, cancel=True))
 
         if not record.scope.on_loop(begin):
@@ -271,6 +288,13 @@ class Ending:
 
 async def _delete(store: Store, checkpoint_id: str) -> None:
     await store.delete(checkpoint_id)
+
+
+async def _delete_own(store: Store, checkpoint_id: str, run_id: str) -> None:
+    # Meanwhile another run may have been left there, as where the user went on without an answer.
+    found = await store.get(checkpoint_id)
+    if found is not None and Checkpoint.from_json(found).run_id == run_id:
+        await store.delete(checkpoint_id)
 
 
 async def _set(store: Store, checkpoint_id: str, saved: Checkpoint) -> None:

@@ -7,10 +7,11 @@ different threads.
 """
 
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, NoReturn, cast
 
 import msgspec
@@ -26,6 +27,9 @@ from andon.runtime.isolate import turn
 if TYPE_CHECKING:
     from andon.runtime.record import Record
     from andon.runtime.run import Run
+
+
+CLAIM = Lock()  # held for a look at a short list, and only where a resumed call starts its agents
 
 
 class Suspended(BaseException):
@@ -67,24 +71,30 @@ class Place:
         self.harmful = False
         self.left = False
         self._asked = 0
-        self._kept: Sequence[Checkpoint] = record.state.again.get(call_id, ()) if call_id else ()
+        self._kept = list(record.state.again.get(call_id, ())) if call_id else []
 
     def enter(self, run: "Run", child: "Record") -> Checkpoint | None:
         """Tie a run to this place; gives what it goes on from, if it was here before."""
-        number = len(self.runs)
-        if number >= len(self._kept):
-            self.runs.append(run)
+        kept = self._claim(child.config.name) if self._kept else None
+        self.runs.append(run)
+        if kept is None:
             return None
-        kept = with_shared(self._kept[number], self.record.state.messages)
-        if kept.agent != child.config.name:
+        self.harmful = self.harmful or kept.usage.tool_calls > 0
+        return with_shared(kept, self.record.state.messages)
+
+    def _claim(self, agent: str) -> Checkpoint | None:
+        """Take what the first run of this agent goes on from that has not come back; from any thread."""
+        with CLAIM:
+            for number, kept in enumerate(self._kept):
+                if kept.agent == agent:  # by name: in threads they may come back in another order
+                    return self._kept.pop(number)
+            if not self._kept:
+                return None
             msg = (
-                f"this call goes on with the agent {kept.agent!r}, and {child.config.name!r} was started: "
-                "the code has changed since the checkpoint; start the run anew"
+                f"this call goes on with the agent {self._kept[0].agent!r}, and {agent!r} was started: "
+                "the code has changed since the checkpoint, or begins another agent first; start the run anew"
             )
             raise CheckpointError(msg)
-        self.runs.append(run)
-        self.harmful = self.harmful or kept.usage.tool_calls > 0
-        return kept
 
     def take(self, child: "Record", item: Item) -> None:
         """Take an item of a child, in whatever thread it happens."""
@@ -128,7 +138,7 @@ class Place:
         stop = self.record.scope.stop
         if stop is None or not stop.keeps(self.bond) or not all(run.ended for run in self.runs):
             return False
-        if len(self.runs) < len(self._kept):
+        if self._kept:
             return True
         return any(agent or run.left_at() is not None for run in self.runs)
 
@@ -138,10 +148,9 @@ class Place:
         self.site = ""
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """Write down what the runs that were started here go on from, in order."""
+        """Write down what the runs that were started here go on from, and then those yet to come back."""
         history = self.record.state.messages
-        made = [without_shared(run.checkpoint(), history) for run in self.runs]
-        return (*made, *self._kept[len(made) :])
+        return (*(without_shared(run.checkpoint(), history) for run in self.runs), *self._kept)
 
     def ask(self, payload: object) -> object:
         """Give the answer to the next question of this site; without one, ask it, and leave."""

@@ -35,6 +35,7 @@ from andon.runtime.scope import LOST, Scope
 from andon.runtime.steering import Steering
 
 if TYPE_CHECKING:
+    from andon.core.outcome import Outcome
     from andon.runtime.round import Running
     from andon.runtime.run import Run
 
@@ -59,6 +60,7 @@ class Record:
         "_observed",
         "_run",
         "abandoned",
+        "above",
         "bell",
         "budgets",
         "children",
@@ -96,12 +98,15 @@ class Record:
         self.running: list[Running] = []
         self.budgets: tuple[Budget, ...] = ()
         self.steering = Steering()
+        self.above: tuple[Record, ...] = ()
         self._observed = list(config.observers)
 
     def belong(self, place: Place) -> None:
         """Become a child of the run at a place; who observes that observes this, too."""
         self.place = place
         self.budgets = place.record.budgets
+        if place.bond == "step" and self.config.plan is None:  # it was handed the conversation, and can hear
+            self.above = (place.record, *place.record.above)
         self._observed += [one for one in place.record.observers if one not in self._observed]
 
     @property
@@ -180,6 +185,11 @@ class Record:
         """Show what passes by in a child, with the way to it."""
         self.show(replace(delta, path=(child_id, *delta.path)))
 
+    @property
+    def spoken_to(self) -> bool:
+        """Whether something waits to be heard: by this run, or by one that handed its conversation over."""
+        return bool(self.steering.waiting) or any(run.steering.waiting for run in self.above)
+
     def add_message(self, message: Message) -> None:
         """Add a message to the history."""
         self.add(MessageAdded(n=self.items + 1, at=self.scope.now(), message=message))
@@ -222,9 +232,9 @@ class Record:
         tools = (running.patience() for running in tuple(self.running))
         return max([self.config.tool_grace, *inside, *tools])
 
-    def left_at(self) -> Where | None:
-        """Say where this child was left, if it ended so that it goes on when its parent is resumed."""
-        ended, place = self.state.ended, self.place
+    def left_at(self, ending: "Outcome | None" = None) -> Where | None:
+        """Say where this child was left, if it ended, or is `ending`, to go on when its parent is resumed."""
+        ended, place = ending or self.state.ended, self.place
         if ended is None or place is None:
             return None
         if not place.call_id:  # aside, in a hook or a model: nothing of it is kept

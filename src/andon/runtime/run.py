@@ -149,10 +149,11 @@ class Run:
     def steer(self, prompt: Prompt, *, when: When = "next", steer_id: str | None = None) -> SteerReceipt:
         """Say something to the run while it works, from any thread, never blocking.
 
-        It joins the history as the user's, once, in order, and the same run answers it. `await` the
-        receipt that this gives, or `receipt.wait()` in a thread, to learn when it was heard, or that
-        the run ended first: by a stop, a limit or an error, or because a stop was pending when the
-        answer came. Do not wait for it in a tool, hook or model of this very run, for which it waits.
+        It joins the history as the user's, once, in order, and the same run answers it, or the agent that
+        has the conversation since the run has handed it over. `await` the receipt that this gives, or
+        `receipt.wait()` in a thread, to learn when it was heard, or that the run ended first: by a stop, a
+        limit or an error, or because a stop was pending when the answer came. Do not wait for it in a tool,
+        hook or model of this very run, for which it waits.
 
         Args:
             prompt: What to say: text, a Message, or a list of texts and Images, as where a run begins.
@@ -198,7 +199,13 @@ class Run:
 
     def _hear_now(self) -> None:
         if self._record.steering.urgent:
-            self._record.scope.hear()
+            self._cut_to_hear()
+
+    def _cut_to_hear(self) -> None:
+        self._record.scope.hear()
+        for child in self.children:
+            if self._record in child._record.above:  # noqa: SLF001 — it has the conversation now
+                child._cut_to_hear()  # noqa: SLF001
 
     async def outcome(self) -> Outcome:
         """Wait until the run has ended, and give how.

@@ -152,7 +152,7 @@ def _steered(seen: Seen, outcome: Outcome) -> Iterator[str]:
 
 
 def _heard(seen: Seen, outcome: Outcome) -> Iterator[str]:
-    own = any(isinstance(event, Steered) and not event.path for event in seen.events)
+    own = any(isinstance(event, Steered) and event.above >= len(event.path) for event in seen.events)
     read = sum(message.role == "user" and message.text == SAID for message in outcome.messages)
     if read != own:
         yield f"what is said to a run is in its own history, once: it is there {read} times"
