@@ -73,7 +73,8 @@ _decoder = msgspec.json.Decoder(Row)
 def row_of_queued(key: Key, queued: Queued, n: int) -> Row:
     """Tell of a run that waits."""
     prompt = "" if queued.message is None else queued.message.text[:PREVIEW]
-    return replace(_row(key, queued.run_id, "queued", n), queued=queued.at, prompt=prompt, by=queued.by)
+    state: RunState = "queued" if queued.stop is None else "stopping"
+    return replace(_row(key, queued.run_id, state, n), queued=queued.at, prompt=prompt, by=queued.by)
 
 
 def row_of_live(key: Key, live: Live, n: int, *, quarantined: bool = False) -> Row:
@@ -83,7 +84,7 @@ def row_of_live(key: Key, live: Live, n: int, *, quarantined: bool = False) -> R
         _row(key, live.run_id, "quarantined" if quarantined else state, n),
         queued=live.queued,
         began=live.began,
-        prompt=live.prompt,
+        prompt=live.prompt[:PREVIEW],
         step=live.step(),
         usage=live.state.spent(),
         by=live.by,
