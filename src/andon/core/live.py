@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from andon.core.checkpoint import Checkpoint
 from andon.core.command import Answer, Push, Resume, Steer
-from andon.core.fold import Next, State, checkpoint, fold, going_on
+from andon.core.fold import Next, State, checkpoint, going_on
 from andon.core.items import Item, MessageAdded, Path, RunStarted, ToolEnded
 from andon.core.limits import Limits
 from andon.core.messages import Call, Message
 from andon.core.outcome import Interrupt
 from andon.core.repair import unknown
 from andon.core.stop import Stop
-from andon.core.tree import answered, answered_inside, interrupts, tool_site, with_shared, without_shared
+from andon.core.tree import answered, answered_inside, interrupts, tool_site, without_shared
 
 if TYPE_CHECKING:
     from andon.core.journal import Entry, HandedOver
@@ -73,9 +73,10 @@ class Waiting(Struct, frozen=True, kw_only=True):
 class Inside:
     """A run that a call of the live run has started, or of one inside it."""
 
-    __slots__ = ("agent", "call_id", "model", "state")
+    __slots__ = ("agent", "asked", "call_id", "model", "state")
 
     def __init__(self, started: RunStarted) -> None:
+        self.asked = started.checkpoint is not None  # until then there is nothing to go on from
         self.agent = started.agent
         self.model = started.model
         self.call_id = started.call_id
@@ -131,6 +132,7 @@ class Live:
             run = self.inside.get(item.path[:depth])
             if run is not None:
                 run.state.apply(replace(item, path=item.path[depth:]))
+                run.asked = run.asked or isinstance(item, MessageAdded)
 
     def _leave(self, ended: ToolEnded) -> None:
         """Forget the runs inside a call that has ended."""
@@ -145,8 +147,9 @@ class Live:
 
     def hand_over(self, item: "HandedOver", messages: list[Message]) -> None:
         """Be left whole by a worker, for the next one."""
-        given = with_shared(item.checkpoint, messages)
-        self._begin_anew(fold([RunStarted(run_id=self.run_id, agent=given.agent, checkpoint=given)]))
+        given = item.checkpoint
+        started = RunStarted(run_id=self.run_id, agent=given.agent, checkpoint=given)
+        self._begin_anew(going_on(started, messages))
         self.deaths = -1  # the next to take it up does so after no death
 
     def _begin_anew(self, state: State) -> None:
@@ -192,7 +195,7 @@ class Live:
         return [
             (where, run)
             for where, run in self.inside.items()
-            if where[:-1] == path and run.call_id == call.id
+            if where[:-1] == path and run.call_id == call.id and run.asked
         ]
 
     def step(self) -> str:
