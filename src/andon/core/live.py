@@ -100,13 +100,18 @@ class Live:
         self.stop: Stop | None = None
         self.steers: dict[str, Steer] = {}
         self.else_queued: dict[str, Queued] = {}
+        self.early = False
         self.rolled_back = False
         self.resumes: Resume | None = None
         self.deaths = 0
         self.inside: dict[Path, Inside] = {}
 
     def take_up(self, queued: Queued) -> None:
-        """Be the run that has waited: what it was asked is kept until it is in the history."""
+        """Be the run that has waited: what it was asked is kept until it is in the history.
+
+        One that was cancelled before it began comes `early`: it only ends.
+        """
+        self.early = queued.stop is not None and queued.checkpoint is None
         self.queued, self.by, self.stop, self.limits = queued.at, queued.by, queued.stop, queued.limits
         self.unsaid, self.answers = queued.message, queued.answers
         self.prompt = "" if queued.message is None else queued.message.text
@@ -117,10 +122,19 @@ class Live:
         self.state.apply(item)
         if item.path:
             self._apply_inside(item)
-        if isinstance(item, ToolEnded):
+        if self.inside and isinstance(item, ToolEnded):
             self._leave(item)
-        elif isinstance(item, MessageAdded) and not item.path:
+        elif self.unsaid is not None and isinstance(item, MessageAdded) and not item.path:
             self.unsaid = None  # it is what a run adds first
+
+    def hear(self, command_id: str) -> None:
+        """Have what was said in the history: it is not said again."""
+        self.steers.pop(command_id, None)
+        self.else_queued.pop(command_id, None)
+
+    def join(self, stop: Stop) -> None:
+        """Ask the run to stop so as well."""
+        self.stop = stop if self.stop is None else self.stop.join(stop)
 
     def _apply_inside(self, item: Item) -> None:
         if isinstance(item, RunStarted):
@@ -206,7 +220,7 @@ class Live:
             case Next.USE | Next.COLLECT:
                 running = [call.name for call in self.state.pending if call.id in self.state.started]
                 return ", ".join(running) or "tools"
-            case Next.FINISH | Next.ENDED:
+            case _:  # FINISH, or ENDED
                 return "ending"
 
 

@@ -1,6 +1,6 @@
 """Row: what the list of runs says of one run; a projection, made anew from the journal at any time."""
 
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 from msgspec import Struct
@@ -123,3 +123,5 @@ def _ended_as(outcome: Outcome) -> RunState:
             return "limit"
         case "error":
             return "failed"
+        case _:
+            assert_never(outcome.stop_reason)

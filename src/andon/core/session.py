@@ -12,21 +12,23 @@ the state alone, so that whichever worker has the session does the same, also af
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import Self, assert_never
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from andon.core.command import Answer, Cancel, Command, Halt, Key, Pause, Push, Release, Resume, Steer
+from andon.core.fate import Fate, Fates
 from andon.core.fold import going_on
 from andon.core.items import (
     MessageAdded,
     ModelEnded,
+    ModelStarted,
     RunEnded,
     RunStarted,
     Steered,
     StopRequested,
     ToolEnded,
+    ToolStarted,
 )
 from andon.core.journal import Entry, HandedOver, Quarantined, Received, SessionCreated, Unknown
 from andon.core.live import Live, Queued, Waiting, queued_for
@@ -35,16 +37,9 @@ from andon.core.row import Row, row_of_ended, row_of_live, row_of_queued
 from andon.core.stop import Cause, Point, Stop, StopReport, StopResult, Where
 from andon.core.tree import with_shared
 
-REMEMBERED = 1_000  # commands of which is known what became of them
 PREEMPT_GRACE = 10.0
-
-
-class Fate(Struct, frozen=True, kw_only=True, gc=False):
-    """What became of a command: the run that it concerns, if any, or why it had no effect."""
-
-    run_id: str | None = None
-    problem: str | None = None
-    report: StopReport | None = None
+_PROGRESS = frozenset({MessageAdded, ModelEnded, ToolEnded})
+_WITHIN = _PROGRESS | {ModelStarted, ToolStarted}
 
 
 class SessionState:
@@ -62,7 +57,7 @@ class SessionState:
         self.waiting: Waiting | None = None
         self.ended: dict[str, Row] = {}
         self.said: dict[str, str] = {}
-        self.fates: dict[str, Fate] = {}
+        self.fates = Fates()
         self.held = False
         self.closed = False
         self.quarantined = ""
@@ -72,6 +67,9 @@ class SessionState:
         """Take one item in."""
         self.n = entry.n
         self.touched = entry.at or self.touched
+        if type(entry) in _WITHIN:  # by far the most
+            self._happen(entry)
+            return self
         match entry:
             case Received():
                 self.cursor = entry.seq
@@ -150,7 +148,9 @@ class SessionState:
                 fate = self._answer(command)
             case Release():
                 fate = self._release()
-        self._tell(command.id, fate)
+            case _:
+                assert_never(command)
+        self.fates.tell(command.id, fate)
 
     def _push(self, command: Push) -> Fate:
         if self.row(command.run_id) is not None:
@@ -256,7 +256,7 @@ class SessionState:
         if live is None:
             return Fate(report=StopReport(result=StopResult.NOTHING_RUNNING))
         if stop is not None:
-            live.stop = stop if live.stop is None else live.stop.join(stop)
+            live.join(stop)
             live.resumes = None  # who asked last has the last word
             self._touch_live()
         return Fate(run_id=live.run_id)
@@ -305,34 +305,40 @@ class SessionState:
     # Runs
 
     def _start(self, item: RunStarted) -> None:
-        live, waiting = self.live, self.waiting
+        live = self.live
         if live is not None and live.run_id == item.run_id:
             live.goes_on(item, self.messages)
             return
-        if waiting is not None and waiting.interrupts:  # nobody can answer it any more
-            self._note(replace(self.ended[waiting.run_id], n=self.n, interrupts=()))
         queued = next((one for one in self.queue if one.run_id == item.run_id), None)
         self.queue = [one for one in self.queue if one is not queued]
-        self.waiting = None
         state = going_on(item, self.messages)
         self.live = Live(item.run_id, state, base=len(self.messages), began=item.at)
         if queued is not None:
             self.live.take_up(queued)
+        if self.live.early:  # nothing will come of it: what waits goes on from where it was
+            self.live.rolled_back = self.waiting is not None
+        else:
+            self._go_on_without()
         self._touch_live()
+
+    def _go_on_without(self) -> None:
+        """Leave the last run as it is: from here on nobody can resume it, or answer what it has asked."""
+        if self.waiting is not None and self.waiting.interrupts:
+            self._note(replace(self.ended[self.waiting.run_id], n=self.n, interrupts=()))
+        self.waiting = None
 
     def _happen(self, item: Entry) -> None:
         live = self.live
         if live is None:
             return
         live.apply(item)
-        if isinstance(item, ModelEnded | ToolEnded | MessageAdded):
+        if type(item) in _PROGRESS:
             live.deaths = 0
-        if isinstance(item, Steered):
-            live.steers.pop(item.id, None)
-            live.else_queued.pop(item.id, None)
-        if isinstance(item, StopRequested) and not item.path:
-            live.stop = item.stop if live.stop is None else live.stop.join(item.stop)
-        self._touch_live()
+        elif isinstance(item, Steered):
+            live.hear(item.id)
+        elif isinstance(item, StopRequested) and not item.path:
+            live.join(item.stop)
+        self.changed.add(live.run_id)
 
     def _end(self, item: RunEnded) -> None:
         live = self.live
@@ -342,7 +348,7 @@ class SessionState:
         undone = live.rolled_back and outcome.stop_reason == "cancelled"
         self._note(row_of_ended(self.key, live, item))
         history = live.state.messages
-        if outcome.checkpoint is not None and not undone:
+        if outcome.checkpoint is not None and not undone and not live.early:
             self.waiting = Waiting(
                 run_id=live.run_id,
                 checkpoint=with_shared(outcome.checkpoint, history),
@@ -354,7 +360,7 @@ class SessionState:
         self._unheard(live)
         if live.resumes is not None and self.waiting is not None and outcome.stop_reason == "cancelled":
             self._go_on(self.waiting, live.resumes, {})
-            self._tell(live.resumes.id, Fate(run_id=live.resumes.run_id))
+            self.fates.tell(live.resumes.id, Fate(run_id=live.resumes.run_id))
 
     def _unheard(self, live: Live) -> None:
         """Let what the run did not hear any more wait for its turn, or tell that it was not heard."""
@@ -362,17 +368,12 @@ class SessionState:
             queued = live.else_queued.get(command_id)
             if queued is None:
                 told = f"run {live.run_id} ended before it heard this: push it instead"
-                self._tell(command_id, Fate(run_id=live.run_id, problem=told))
+                self.fates.tell(command_id, Fate(run_id=live.run_id, problem=told))
                 continue
             del self.said[queued.run_id]
-            self._tell(command_id, Fate(run_id=queued.run_id))
+            self.fates.tell(command_id, Fate(run_id=queued.run_id))
             self.changed.add(queued.run_id)
         self.queue = [*live.else_queued.values(), *self.queue]
-
-    def _tell(self, command_id: str, fate: Fate) -> None:
-        self.fates[command_id] = fate
-        if len(self.fates) > REMEMBERED:
-            del self.fates[next(iter(self.fates))]
 
     def _hand_over(self, item: HandedOver) -> None:
         if self.live is not None and self.live.run_id == item.run_id:
