@@ -11,12 +11,24 @@ from functools import cache, partial
 import pytest
 
 from andon import Agent, Call, Outcome, Point, Stop, tool
+from andon.core.checkpoint import Checkpoint
 from andon.core.fold import State
-from andon.core.items import Item, MessageAdded, ModelEnded, ModelStarted, RunStarted, ToolStarted
+from andon.core.items import (
+    Answered,
+    Interrupted,
+    Item,
+    MessageAdded,
+    ModelEnded,
+    ModelStarted,
+    RunStarted,
+    ToolStarted,
+)
 from andon.core.journal import Entry, HandedOver
 from andon.core.limits import Limits
 from andon.core.messages import Message, ResultState
+from andon.core.repair import unknown
 from andon.core.stop import Where
+from andon.core.tree import interrupts
 from andon.ports import Observer
 from andon.testing import ScriptedModel
 from tests.core.recorded import Book, Worker, reply, resume, said, sealed
@@ -257,6 +269,49 @@ def test_an_answer_is_not_lost_where_only_the_start_was_written() -> None:
     story.book.write(RunStarted(run_id="on", agent="root", checkpoint=waiting.checkpoint))
     story.to_the_end()
     assert story.book.state.messages == told(again=False).book.state.messages
+    assert len(story.book.state.ended) == len(told(again=False).book.state.ended)
+
+
+def in_a_call(*more: Entry) -> Checkpoint:
+    """What a run goes on from whose worker has died in the middle of a call."""
+    book = Book()
+    book.tell(said("go", "r1"))
+    book.write(RunStarted(run_id="r1", agent="root"))
+    book.write(MessageAdded(message=Message.user("go")))
+    book.write(MessageAdded(message=Message.assistant(Call("pay", {}, "c"))))
+    for entry in (ToolStarted(call_id="c", name="pay"), *more):
+        book.write(entry)
+    assert book.state.live is not None
+    return book.state.live.checkpoint("root")
+
+
+def test_a_call_that_was_under_way_is_unknown_unless_its_tool_says_that_it_may_begin_again() -> None:
+    """Also one that had gone on with an answer: nobody knows how far it came."""
+    left = in_a_call()
+    assert left.results == (unknown(Call("pay", {}, "c")),)
+    assert left.children == {"c": ()}
+    asked = Interrupted(id="q", site="tool:c", payload="may I?")
+    answered_then = in_a_call(asked, Answered(id="q", answer="yes"))
+    assert answered_then.results == left.results
+    inside = RunStarted(run_id="x", agent="side", call_id="c", path=("x",))
+    begun = MessageAdded(message=Message.user("look"), path=("x",))
+    deep = in_a_call(inside, begun)
+    assert deep.results == left.results
+    assert [child.messages for child in deep.children["c"]] == [(Message.user("look"),)]
+
+
+def test_a_call_that_waits_for_a_human_goes_on_with_the_answer() -> None:
+    """It does nothing meanwhile; nor does one inside which a run waits."""
+    left = in_a_call(Interrupted(id="q", site="tool:c", payload="may I?"))
+    assert (left.results, left.children) == ((), {"c": ()})
+    assert [one.payload for one in interrupts(left)] == ["may I?"]
+    deep = in_a_call(
+        RunStarted(run_id="x", agent="side", call_id="c", path=("x",)),
+        MessageAdded(message=Message.user("look"), path=("x",)),
+        Interrupted(id="q", site="before_model", payload="may I?", path=("x",)),
+    )
+    assert deep.results == ()
+    assert [one.payload for one in interrupts(deep)] == ["may I?"]
 
 
 def test_limits_hold_for_a_run_that_goes_on() -> None:
@@ -312,6 +367,19 @@ def _of(outcome: Outcome) -> tuple[str, tuple[str, ...]]:
 
 
 # Runs inside
+
+
+def test_the_runs_inside_a_call_are_forgotten_when_it_has_ended() -> None:
+    """At every depth; what is live in a call that has not ended is known."""
+    seen: set[int] = set()
+    book = Book()
+    for entry in told(again=False).book.entries:
+        book.state.apply(entry)
+        live = book.state.live
+        if live is not None:
+            seen.add(len(live.inside))
+            assert not live.inside or live.state.pending
+    assert seen == {0, 1, 2}
 
 
 def test_a_run_in_a_hook_does_not_go_on() -> None:

@@ -378,6 +378,7 @@ def test_what_a_run_did_not_hear_any_more_becomes_a_run_or_is_told_to_be_unheard
     desk.steer("please")
     desk.end()
     assert desk.queue == ["more", "next"]
+    assert desk.state.said == {}
     assert desk.states() == {"live": "finished", "more": "queued", "next": "queued"}
     assert desk.state.fates["c-more"] == Fate(run_id="more")
     assert desk.state.fates["please"] == Fate(

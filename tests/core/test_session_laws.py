@@ -57,7 +57,14 @@ MOVES = st.one_of(
         st.just("end"), st.sampled_from(["end_turn", "cancelled", "cancelled", "interrupt", "limit", "error"])
     ),
 )
-STORIES = st.lists(MOVES, max_size=25)
+BEGIN: list[tuple[object, ...]] = [("push", 0, "enqueue"), ("work", "get on")]
+
+
+def _begun(more: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    return [*BEGIN, *more]
+
+
+STORIES = st.lists(MOVES, max_size=25).map(_begun)  # with a live run, which is what most is about
 
 
 class Play(Desk):
