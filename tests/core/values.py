@@ -6,6 +6,19 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from andon.core.checkpoint import VERSION, Asked, Checkpoint
+from andon.core.command import (
+    ON_BUSY,
+    Answer,
+    Cancel,
+    Command,
+    Halt,
+    Key,
+    Pause,
+    Push,
+    Release,
+    Resume,
+    Steer,
+)
 from andon.core.items import (
     Answered,
     CallDelta,
@@ -28,7 +41,8 @@ from andon.core.items import (
     TurnEnded,
     TurnStarted,
 )
-from andon.core.limits import Usage
+from andon.core.journal import Entry, HandedOver, Quarantined, Received, SessionCreated
+from andon.core.limits import Limits, Usage
 from andon.core.messages import (
     Call,
     Image,
@@ -40,7 +54,9 @@ from andon.core.messages import (
     ResultState,
     Text,
 )
-from andon.core.outcome import Outcome
+from andon.core.outcome import Interrupt, Outcome
+from andon.core.row import RUN_STATES, Row
+from andon.core.steer import WHEN
 from andon.core.stop import SOURCES, Abandoned, Cause, Point, Stop, StopReport, StopResult, Where
 
 SHORT = st.text(max_size=8)
@@ -277,3 +293,66 @@ def items(paths: st.SearchStrategy[tuple[str, ...]] = PATHS) -> st.SearchStrateg
 
 EVENTS: st.SearchStrategy[Event] = DELTAS | items()
 OWN_EVENTS: st.SearchStrategy[Event] = DELTAS | items(st.just(()))
+
+# Sessions
+
+IDS = st.sampled_from(["a", "b", "c"])
+KEYS = st.builds(Key, st.just("app"), st.just("user"), IDS)
+LIMITS = st.builds(Limits, model_calls=st.none() | NUMBERS, cost=st.none() | NUMBERS.map(float))
+
+
+def commands(
+    ids: st.SearchStrategy[str] = IDS, run_ids: st.SearchStrategy[str] = IDS
+) -> st.SearchStrategy[Command]:
+    """Every kind of command."""
+    who = {"id": ids, "at": TIMES, "by": st.none() | SHORT}
+    bound = stops().filter(lambda stop: stop.grace is None)
+    words = SHORT.map(lambda text: Message.user(text or "go"))
+    return st.one_of(
+        st.builds(
+            Push,
+            run_id=run_ids,
+            message=words,
+            on_busy=st.sampled_from(ON_BUSY),
+            limits=st.none() | LIMITS,
+            **who,
+        ),
+        st.builds(Steer, message=words, when=st.sampled_from(WHEN), run_id=st.none() | run_ids, **who),
+        st.builds(Cancel, stop=bound, run_id=st.none() | run_ids, queued=st.booleans(), **who),
+        st.builds(Halt, stop=st.none() | bound, **who),
+        st.builds(Pause, stop=bound, **who),
+        st.builds(Resume, run_id=run_ids, **who),
+        st.builds(Answer, run_id=run_ids, answers=OBJECTS, **who),
+        st.builds(Release, **who),
+    )
+
+
+ENTRIES: st.SearchStrategy[Entry] = st.one_of(
+    items(),
+    st.builds(SessionCreated, n=NUMBERS, at=TIMES, state=OBJECTS),
+    st.builds(Received, n=NUMBERS, at=TIMES, seq=NUMBERS, command=commands()),
+    st.builds(HandedOver, n=NUMBERS, at=TIMES, run_id=SHORT, checkpoint=TREES),
+    st.builds(Quarantined, n=NUMBERS, at=TIMES, why=SHORT),
+)
+
+ROWS = st.builds(
+    Row,
+    run_id=SHORT,
+    app=IDS,
+    user=IDS,
+    session=IDS,
+    state=st.sampled_from(RUN_STATES),
+    n=COUNTS,
+    queued=TIMES,
+    began=st.none() | TIMES,
+    ended=st.none() | TIMES,
+    prompt=SHORT,
+    step=SHORT,
+    usage=USAGES,
+    by=st.none() | SHORT,
+    cancelled=st.none() | REPORTS,
+    interrupts=st.lists(st.builds(Interrupt, SHORT, JSON), max_size=2).map(tuple),
+    limit=st.none() | SHORT,
+    error=st.none() | SHORT,
+    went_on_as=st.none() | SHORT,
+)

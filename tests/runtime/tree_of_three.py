@@ -11,7 +11,7 @@ import msgspec
 
 from andon import Agent, AndonError, Call, Message, Outcome, ToolContext, Usage, tool
 from andon.core.draft import Chunk
-from andon.ports import ModelRequest, Store
+from andon.ports import ModelRequest, Observer, Store
 from andon.runtime.tools import Tool
 from andon.testing import run_virtual
 
@@ -36,10 +36,22 @@ SIDE: Replies = [[Call("pay", {"what": "side 1"}, "s1")], ["The side is done."]]
 
 
 class Tree:
-    """Fresh agents, as a new process makes them; `counts` may be shared by several trees."""
+    """Fresh agents, as a new process makes them; `counts` may be shared by several trees.
 
-    def __init__(self, counts: Counter[str] | None = None, *, store: Store | None = None) -> None:
+    With `again` all tools are idempotent.
+    """
+
+    def __init__(
+        self,
+        counts: Counter[str] | None = None,
+        *,
+        store: Store | None = None,
+        observers: Sequence[Observer] = (),
+        again: bool = False,
+    ) -> None:
         self.counts: Counter[str] = Counter() if counts is None else counts
+        self.again = again
+        self._observers = observers
         pay, read, ask, wrap = self._tools()
         self.side = self._agent("side", SIDE, pay)
         self.leaf = self._agent("leaf", LEAF, pay, read, ask)
@@ -63,14 +75,17 @@ class Tree:
             return [message for message in messages[start:] if message.role == "assistant"]
 
         model.__name__ = f"{name}_model"
-        return Agent(model, tools=tools, name=name, instructions=f"You are {name}.", store=store)
+        observers = self._observers if name == "root" else ()
+        return Agent(
+            model, tools=tools, name=name, instructions=f"You are {name}.", store=store, observers=observers
+        )
 
     def _tools(self) -> tuple[Tool[..., Any], ...]:
-        counts = self.counts
+        counts, again = self.counts, self.again
 
-        @tool
+        @tool(idempotent=again)
         async def pay(what: str) -> str:
-            """Pay, which must never be done twice."""
+            """Pay, which must never be done twice unless it may be."""
             counts[f"pay {what}"] += 1
             await anyio.sleep(0.1)
             return f"paid {what}"
@@ -82,7 +97,7 @@ class Tree:
             await anyio.sleep(0.1)
             return "read"
 
-        @tool
+        @tool(idempotent=again)
         async def ask(context: ToolContext) -> str:
             """Ask twice, and act on the answers."""
             first = await context.interrupt("first?")
@@ -91,7 +106,7 @@ class Tree:
             await anyio.sleep(0.1)
             return f"{first} {second}"
 
-        @tool
+        @tool(idempotent=again)
         async def wrap() -> str:
             """Ask an agent from inside plain code, and act on its answer."""
             outcome = await self.side.run("look")

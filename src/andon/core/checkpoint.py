@@ -33,7 +33,8 @@ class Checkpoint(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     `messages` is the history without the notes that sealed it, and without the first `shared`
     messages, which are those of the parent. `results` are the calls of its last message that have
     ended; the others run, and those in `children` had begun: they go on inside the runs, if any, that
-    they had started.
+    they had started. A call in both was under way when its worker died: it goes on if its tool is
+    idempotent or an agent, and else it stays unknown.
     `heard` is what was said to the run meanwhile, and was heard by whom it had handed over to.
     `partial` is an answer that was cut. `model` and `tools` are the agent's, as it was.
     """

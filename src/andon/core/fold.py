@@ -169,12 +169,14 @@ def going_on(item: RunStarted, messages: list[Message]) -> State:
     """Begin a run of a session: it goes on with the session's own list of messages, which is not copied.
 
     A run that is resumed begins with the history of its checkpoint, which shares what it can with that list.
+    Only who asks models needs the ids of all calls so far, which are not gathered here.
     """
-    if item.checkpoint is not None:
-        return State().apply(replace(item, checkpoint=with_shared(item.checkpoint, messages)))
     state = State()
     state.run_id = item.run_id
-    state.messages = messages
+    if item.checkpoint is None:
+        state.messages = messages
+    else:
+        _restore(state, with_shared(item.checkpoint, messages))
     return state
 
 
@@ -211,23 +213,27 @@ def checkpoint(state: State, agent: str, model: str = "", tools: Iterable[str] =
 
 def _begin(state: State, item: RunStarted) -> None:
     state.run_id = item.run_id
-    given = item.checkpoint
-    state.messages = repair(item.history) if given is None else list(given.messages)
+    if item.checkpoint is None:
+        state.messages = repair(item.history)
+    else:
+        _restore(state, item.checkpoint)
     for message in state.messages:
         _note_ids(state, message.calls)
-    if item.checkpoint is None:
-        return
-    state.steps = item.checkpoint.steps
-    state.child_calls = item.checkpoint.usage.model_calls - item.checkpoint.steps
-    state.tool_calls = item.checkpoint.usage.tool_calls
-    state.usage = replace(item.checkpoint.usage, model_calls=0, tool_calls=0)
+
+
+def _restore(state: State, given: Checkpoint) -> None:
+    state.messages = list(given.messages)
+    state.steps = given.steps
+    state.child_calls = given.usage.model_calls - given.steps
+    state.tool_calls = given.usage.tool_calls
+    state.usage = replace(given.usage, model_calls=0, tool_calls=0)
     last = state.messages[-1] if state.messages else None
     if last is not None and last.role == "assistant":
         state.calls = last.calls
-        state.results = {result.call_id: result for result in item.checkpoint.results}
-        state.heard = item.checkpoint.heard
-    state.again = dict(item.checkpoint.children)
-    state.asked = item.checkpoint.asked
+        state.results = {result.call_id: result for result in given.results}
+        state.heard = given.heard
+    state.again = dict(given.children)
+    state.asked = given.asked
 
 
 def _hear(state: State, item: Steered) -> None:

@@ -7,12 +7,13 @@ itself is here. What a run repeats of the history is left out, as the items befo
 """
 
 from collections.abc import Sequence
+from typing import get_args
 
 import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from andon.core.checkpoint import Checkpoint
+from andon.core.checkpoint import UNREADABLE, Checkpoint
 from andon.core.command import Command
 from andon.core.items import (
     Answered,
@@ -123,7 +124,8 @@ class _Version(Struct):
     v: int
 
 
-class _Number(Struct):
+class _Head(Struct):
+    type: str
     n: int = 0
     at: float = 0.0
 
@@ -132,7 +134,8 @@ _encoder = msgspec.json.Encoder(enc_hook=repr)
 _record = msgspec.json.Decoder(_Record)
 _version = msgspec.json.Decoder(_Version)
 _entry = msgspec.json.Decoder(_KNOWN)
-_number = msgspec.json.Decoder(_Number)
+_head = msgspec.json.Decoder(_Head)
+_TAGS = frozenset(kind.__struct_config__.tag for kind in get_args(_KNOWN))
 
 
 def entry_to_json(entry: Entry) -> bytes:
@@ -146,12 +149,31 @@ def entry_to_json(entry: Entry) -> bytes:
 
 
 def entry_from_json(raw: bytes | Raw) -> Entry:
-    """Read one item back; what a newer version wrote is kept as it is."""
+    """Read one item back; one of a kind that only a newer version knows is kept as it is.
+
+    One of a known kind with something new in it may change what is true here: it is refused.
+    """
     try:
         return _entry.decode(raw)
-    except msgspec.ValidationError:
-        told = _number.decode(raw)
-        return Unknown(n=told.n, at=told.at, raw=bytes(raw))
+    except UNREADABLE as error:
+        head = _head_of(raw)
+        if head.type not in _TAGS:
+            return Unknown(n=head.n, at=head.at, raw=bytes(raw))
+        msg = f"item {head.n} of the journal is a {head.type} that this Andon cannot read ({error})"
+        raise SessionError(f"{msg}: it is left to newer workers", "newer") from error
+
+
+def _head_of(raw: bytes | Raw) -> _Head:
+    try:
+        return _head.decode(raw)
+    except UNREADABLE as error:
+        raise _broken(error) from error
+
+
+def _broken(error: BaseException) -> SessionError:
+    return SessionError(
+        f"the journal holds what is no record of a session ({error}): restore it from a back-up", "broken"
+    )
 
 
 def record_to_json(entries: Sequence[Entry]) -> bytes:
@@ -163,16 +185,16 @@ def record_from_json(data: bytes) -> list[Entry]:
     """Read a record back; one of a newer format is refused: newer workers can read it."""
     try:
         version = _version.decode(data).v
-    except msgspec.MsgspecError as error:
-        msg = f"the journal holds what is no record of a session ({error}): restore it from a back-up"
-        raise SessionError(msg, "broken") from error
+        items = _record.decode(data).items if version <= VERSION else []
+    except UNREADABLE as error:
+        raise _broken(error) from error
     if version > VERSION:
         msg = (
             f"the journal has format version {version}, and this Andon reads up to {VERSION}: "
             "it is left to newer workers"
         )
         raise SessionError(msg, "newer")
-    return [entry_from_json(raw) for raw in _record.decode(data).items]
+    return list(map(entry_from_json, items))
 
 
 def slim(entry: Entry, history: Sequence[Message]) -> Entry:

@@ -1,6 +1,6 @@
 """Row: what the list of runs says of one run; a projection, made anew from the journal at any time."""
 
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 from msgspec import Struct
@@ -73,7 +73,8 @@ _decoder = msgspec.json.Decoder(Row)
 def row_of_queued(key: Key, queued: Queued, n: int) -> Row:
     """Tell of a run that waits."""
     prompt = "" if queued.message is None else queued.message.text[:PREVIEW]
-    return replace(_row(key, queued.run_id, "queued", n), queued=queued.at, prompt=prompt, by=queued.by)
+    state: RunState = "queued" if queued.stop is None else "stopping"
+    return replace(_row(key, queued.run_id, state, n), queued=queued.at, prompt=prompt, by=queued.by)
 
 
 def row_of_live(key: Key, live: Live, n: int, *, quarantined: bool = False) -> Row:
@@ -83,7 +84,7 @@ def row_of_live(key: Key, live: Live, n: int, *, quarantined: bool = False) -> R
         _row(key, live.run_id, "quarantined" if quarantined else state, n),
         queued=live.queued,
         began=live.began,
-        prompt=live.prompt,
+        prompt=live.prompt[:PREVIEW],
         step=live.step(),
         usage=live.state.spent(),
         by=live.by,
@@ -122,3 +123,5 @@ def _ended_as(outcome: Outcome) -> RunState:
             return "limit"
         case "error":
             return "failed"
+        case _:
+            assert_never(outcome.stop_reason)

@@ -11,40 +11,35 @@ the state alone, so that whichever worker has the session does the same, also af
     nothing live, a queue       starts the first that waits, unless `held`, `closed` or quarantined
 """
 
-from collections.abc import Iterable
-from typing import Self
+from collections.abc import Iterable, Sequence
+from typing import Self, assert_never
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from andon.core.command import Answer, Cancel, Command, Halt, Key, Pause, Push, Release, Resume, Steer
+from andon.core.fate import Fate, Fates
 from andon.core.fold import going_on
 from andon.core.items import (
     MessageAdded,
     ModelEnded,
+    ModelStarted,
     RunEnded,
     RunStarted,
     Steered,
     StopRequested,
     ToolEnded,
+    ToolStarted,
 )
 from andon.core.journal import Entry, HandedOver, Quarantined, Received, SessionCreated, Unknown
-from andon.core.live import Live, Queued, Waiting
+from andon.core.live import Live, Queued, Waiting, queued_for
 from andon.core.messages import Message
-from andon.core.row import PREVIEW, Row, row_of_ended, row_of_live, row_of_queued
+from andon.core.row import Row, row_of_ended, row_of_live, row_of_queued
 from andon.core.stop import Cause, Point, Stop, StopReport, StopResult, Where
 from andon.core.tree import with_shared
 
-REMEMBERED = 1_000  # commands of which is known what became of them
 PREEMPT_GRACE = 10.0
-
-
-class Fate(Struct, frozen=True, kw_only=True, gc=False):
-    """What became of a command: the run that it concerns, if any, or why it had no effect."""
-
-    run_id: str | None = None
-    problem: str | None = None
-    report: StopReport | None = None
+_PROGRESS = frozenset({MessageAdded, ModelEnded, ToolEnded})
+_WITHIN = _PROGRESS | {ModelStarted, ToolStarted}
 
 
 class SessionState:
@@ -61,7 +56,8 @@ class SessionState:
         self.live: Live | None = None
         self.waiting: Waiting | None = None
         self.ended: dict[str, Row] = {}
-        self.fates: dict[str, Fate] = {}
+        self.said: dict[str, str] = {}
+        self.fates = Fates()
         self.held = False
         self.closed = False
         self.quarantined = ""
@@ -71,6 +67,9 @@ class SessionState:
         """Take one item in."""
         self.n = entry.n
         self.touched = entry.at or self.touched
+        if type(entry) in _WITHIN:  # by far the most
+            self._happen(entry)
+            return self
         match entry:
             case Received():
                 self.cursor = entry.seq
@@ -99,10 +98,11 @@ class SessionState:
 
     @property
     def ready(self) -> Queued | None:
-        """The run to start next, if one may be started now."""
-        if self.live is not None or self.held or self.closed or self.quarantined or not self.queue:
+        """The run to start next, if one may be started now; one that was cancelled ends in any case."""
+        if self.live is not None or self.quarantined:
             return None
-        return self.queue[0]
+        waits = self.held or self.closed
+        return next((one for one in self.queue if one.stop is not None or not waits), None)
 
     @property
     def has_work(self) -> bool:
@@ -127,6 +127,8 @@ class SessionState:
     # Commands
 
     def _receive(self, command: Command) -> None:
+        if command.id in self.fates:
+            return
         match command:
             case Push():
                 fate = self._push(command)
@@ -146,38 +148,40 @@ class SessionState:
                 fate = self._answer(command)
             case Release():
                 fate = self._release()
-        self.fates[command.id] = fate
-        if len(self.fates) > REMEMBERED:
-            del self.fates[next(iter(self.fates))]
+            case _:
+                assert_never(command)
+        self.fates.tell(command.id, fate)
 
     def _push(self, command: Push) -> Fate:
         if self.row(command.run_id) is not None:
             return Fate(run_id=command.run_id)
+        if command.run_id in self.said:
+            return Fate(run_id=self.said[command.run_id])
         if self.closed:
             return Fate(problem=f"session {self.key} was stopped: resume it first")
-        queued = Queued(
-            run_id=command.run_id,
-            at=command.at,
-            by=command.by,
-            message=command.message,
-            limits=command.limits,
-        )
-        busy = self.live is not None or bool(self.queue)
-        if busy and command.on_busy == "reject":
+        if command.on_busy == "reject" and (self.live is not None or self.queue):
             return Fate(problem=f"session {self.key} is busy: wait, or push with another on_busy")
+        queued = queued_for(command)
         if self.live is not None and command.on_busy == "steer":
-            self.live.steers[command.id] = Steer(
-                id=command.id, at=command.at, by=command.by, message=command.message
-            )
-            self.live.else_queued[command.id] = queued
-            return Fate(run_id=self.live.run_id)
-        self.changed.add(command.run_id)
-        if command.on_busy in {"preempt", "rollback"}:
+            return self._say(self.live, command, queued)
+        if queued.first:
             self._make_way(command)
-            self.queue.insert(0, queued)
-        else:
-            self.queue.append(queued)
+        self._put_behind(queued)
         return Fate(run_id=command.run_id)
+
+    def _say(self, live: Live, command: Push, queued: Queued) -> Fate:
+        live.steers[command.id] = Steer(id=command.id, at=command.at, by=command.by, message=command.message)
+        live.else_queued[command.id] = queued
+        self.said[command.run_id] = live.run_id
+        return Fate(run_id=live.run_id)
+
+    def _put_behind(self, queued: Queued) -> None:
+        """Put a run behind all that wait, or behind those that come first as well."""
+        place = len(self.queue)
+        if queued.first:
+            place = next((place for place, one in enumerate(self.queue) if not one.first), place)
+        self.queue.insert(place, queued)
+        self.changed.add(queued.run_id)
 
     def _make_way(self, command: Push) -> None:
         if self.live is None:
@@ -199,27 +203,39 @@ class SessionState:
     def _cancel(self, command: Cancel) -> Fate:
         if command.queued:
             self._cancel_queued(command.stop, [one.run_id for one in self.queue])
-        live, wanted = self.live, command.run_id
+        live, waiting, wanted = self.live, self.waiting, command.run_id
         if live is not None and wanted in {None, live.run_id}:
             return self._stop_live(command.stop)
-        if self.waiting is not None and wanted in {None, self.waiting.run_id} and self.waiting.interrupts:
-            return self._give_up(self.waiting, command.stop)
-        if wanted is None and self.queue and not self.held:
-            wanted = self.queue[0].run_id
-        if wanted is not None and any(one.run_id == wanted for one in self.queue):
-            self._cancel_queued(command.stop, [wanted])
+        paused = waiting is not None and (self.held or bool(waiting.interrupts))
+        if waiting is not None and paused and wanted in {None, waiting.run_id}:
+            return self._give_up(waiting, command.stop)
+        if wanted is None and self.ready is not None:
+            wanted = self.ready.run_id
+        if any(one.run_id == wanted for one in self.queue):
+            self._cancel_queued(command.stop, [str(wanted)])
             return Fate(run_id=wanted)
-        if wanted in self.ended:
-            return Fate(run_id=wanted)
-        if self.waiting is not None and wanted is None and self.held:
-            return self._give_up(self.waiting, command.stop)
-        return Fate(report=StopReport(result=StopResult.NOTHING_RUNNING))
+        return self._too_late(wanted)
 
-    def _cancel_queued(self, stop: Stop, run_ids: Iterable[str]) -> None:
+    def _cancel_queued(self, stop: Stop, run_ids: Sequence[str]) -> None:
         """Let runs that wait end before they start: a stop that comes before takes effect before."""
-        wanted = set(run_ids)
         now = stop.join(Stop.now())
-        self.queue = [replace(one, stop=now) if one.run_id in wanted else one for one in self.queue]
+        for place, one in enumerate(self.queue):
+            if one.run_id in run_ids:
+                self.queue[place] = replace(one, stop=now if one.stop is None else one.stop.join(now))
+        self.changed.update(run_ids)
+
+    def _too_late(self, wanted: str | None) -> Fate:
+        """Tell of a cancel that found nothing to stop: it never hits a run that came later."""
+        if wanted is None:
+            return Fate(report=StopReport(result=StopResult.NOTHING_RUNNING))
+        row = self.ended.get(wanted)
+        if row is None:
+            return Fate(problem=f"session {self.key} has no run {wanted}")
+        if self.live is not None:
+            told = f"run {wanted} has ended, and run {self.live.run_id} is live now: nothing was stopped"
+            return Fate(run_id=wanted, problem=told)
+        report = row.cancelled or StopReport(result=StopResult.FINISHED_FIRST, run_id=wanted)
+        return Fate(run_id=wanted, report=report)
 
     def _give_up(self, waiting: Waiting, stop: Stop) -> Fate:
         """Discard what a paused run waits for: it cannot be resumed any more."""
@@ -231,9 +247,8 @@ class SessionState:
             causes=stop.causes,
             run_id=waiting.run_id,
         )
-        row = self.ended.get(waiting.run_id)
-        if row is not None:
-            self._note(replace(row, state="cancelled", n=self.n, cancelled=report, interrupts=()))
+        row = self.ended[waiting.run_id]
+        self._note(replace(row, state="cancelled", n=self.n, cancelled=report, interrupts=()))
         return Fate(run_id=waiting.run_id, report=report)
 
     def _stop_live(self, stop: Stop | None) -> Fate:
@@ -241,18 +256,20 @@ class SessionState:
         if live is None:
             return Fate(report=StopReport(result=StopResult.NOTHING_RUNNING))
         if stop is not None:
-            live.stop = stop if live.stop is None else live.stop.join(stop)
+            live.join(stop)
+            live.resumes = None  # who asked last has the last word
             self._touch_live()
         return Fate(run_id=live.run_id)
 
     def _resume(self, command: Resume) -> Fate:
         had_paused = self.held or self.closed
         self.held = self.closed = False
-        if self.live is not None and self.live.stop is not None:
-            self.live.resumes_as = command.run_id
-            return Fate(run_id=command.run_id)
+        live = self.live
+        if live is not None and live.stop is not None:
+            live.resumes = live.resumes or command
+            return Fate(run_id=live.run_id)
         if self.waiting is not None and not self.waiting.interrupts:
-            self._go_on(self.waiting, command.run_id, command, {})
+            self._go_on(self.waiting, command, {})
             return Fate(run_id=command.run_id)
         if had_paused:
             return Fate()
@@ -267,19 +284,14 @@ class SessionState:
         if wrong:
             told = ", ".join(map(repr, wrong))
             return Fate(problem=f"answers has {told}, and the open interrupts are: {', '.join(known)}")
-        self._go_on(waiting, command.run_id, command, command.answers)
+        self._go_on(waiting, command, command.answers)
         return Fate(run_id=command.run_id)
 
-    def _go_on(self, waiting: Waiting, run_id: str, asked: Command, answers: dict[str, object]) -> None:
+    def _go_on(self, waiting: Waiting, asked: Resume | Answer, answers: dict[str, object]) -> None:
         self.waiting = None
-        goes_on = Queued(
-            run_id=run_id, at=asked.at, by=asked.by, checkpoint=waiting.checkpoint, answers=answers
-        )
-        self.queue.insert(0, goes_on)
-        self.changed.add(run_id)
-        row = self.ended.get(waiting.run_id)
-        if row is not None:
-            self._note(replace(row, n=self.n, went_on_as=run_id))
+        self.queue.insert(0, waiting.goes_on(asked, answers))
+        self.changed.add(asked.run_id)
+        self._note(replace(self.ended[waiting.run_id], n=self.n, went_on_as=asked.run_id))
 
     def _release(self) -> Fate:
         if not self.quarantined:
@@ -299,27 +311,34 @@ class SessionState:
             return
         queued = next((one for one in self.queue if one.run_id == item.run_id), None)
         self.queue = [one for one in self.queue if one is not queued]
-        self.waiting = None
         state = going_on(item, self.messages)
         self.live = Live(item.run_id, state, base=len(self.messages), began=item.at)
         if queued is not None:
-            self.live.queued, self.live.stop, self.live.by = queued.at, queued.stop, queued.by
-            self.live.prompt = "" if queued.message is None else queued.message.text[:PREVIEW]
+            self.live.take_up(queued)
+        if self.live.early:  # nothing will come of it: what waits goes on from where it was
+            self.live.rolled_back = self.waiting is not None
+        else:
+            self._go_on_without()
         self._touch_live()
+
+    def _go_on_without(self) -> None:
+        """Leave the last run as it is: from here on nobody can resume it, or answer what it has asked."""
+        if self.waiting is not None and self.waiting.interrupts:
+            self._note(replace(self.ended[self.waiting.run_id], n=self.n, interrupts=()))
+        self.waiting = None
 
     def _happen(self, item: Entry) -> None:
         live = self.live
         if live is None:
             return
         live.apply(item)
-        if isinstance(item, ModelEnded | ToolEnded | MessageAdded):
+        if type(item) in _PROGRESS:
             live.deaths = 0
-        if isinstance(item, Steered):
-            live.steers.pop(item.id, None)
-            live.else_queued.pop(item.id, None)
-        if isinstance(item, StopRequested) and not item.path:
-            live.stop = item.stop if live.stop is None else live.stop.join(item.stop)
-        self._touch_live()
+        elif isinstance(item, Steered):
+            live.hear(item.id)
+        elif isinstance(item, StopRequested) and not item.path:
+            live.join(item.stop)
+        self.changed.add(live.run_id)
 
     def _end(self, item: RunEnded) -> None:
         live = self.live
@@ -329,19 +348,32 @@ class SessionState:
         undone = live.rolled_back and outcome.stop_reason == "cancelled"
         self._note(row_of_ended(self.key, live, item))
         history = live.state.messages
-        if outcome.checkpoint is not None and not undone:
+        if outcome.checkpoint is not None and not undone and not live.early:
             self.waiting = Waiting(
                 run_id=live.run_id,
                 checkpoint=with_shared(outcome.checkpoint, history),
                 interrupts=outcome.interrupts if outcome.stop_reason == "interrupt" else (),
+                limits=live.limits,
             )
-        self.messages = history[: live.base] if undone else history
-        self.queue = [*live.else_queued.values(), *self.queue]
-        self.changed.update(queued.run_id for queued in live.else_queued.values())
+        self.messages = self.messages[: live.base] if undone else history
         self.live = None
-        if live.resumes_as is not None and self.waiting is not None:
-            again = Resume(id=live.resumes_as, at=item.at, run_id=live.resumes_as)
-            self._go_on(self.waiting, live.resumes_as, again, {})
+        self._unheard(live)
+        if live.resumes is not None and self.waiting is not None and outcome.stop_reason == "cancelled":
+            self._go_on(self.waiting, live.resumes, {})
+            self.fates.tell(live.resumes.id, Fate(run_id=live.resumes.run_id))
+
+    def _unheard(self, live: Live) -> None:
+        """Let what the run did not hear any more wait for its turn, or tell that it was not heard."""
+        for command_id in live.steers:
+            queued = live.else_queued.get(command_id)
+            if queued is None:
+                told = f"run {live.run_id} ended before it heard this: push it instead"
+                self.fates.tell(command_id, Fate(run_id=live.run_id, problem=told))
+                continue
+            del self.said[queued.run_id]
+            self.fates.tell(command_id, Fate(run_id=queued.run_id))
+            self.changed.add(queued.run_id)
+        self.queue = [*live.else_queued.values(), *self.queue]
 
     def _hand_over(self, item: HandedOver) -> None:
         if self.live is not None and self.live.run_id == item.run_id:

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from andon.core.checkpoint import Checkpoint
 from andon.core.limits import Limits, Price, Usage
 from andon.core.messages import Result, ResultState
 from andon.core.stop import check_seconds
@@ -63,10 +64,15 @@ class Config(Struct, frozen=True, kw_only=True):
         model = self.models[0]
         return model if isinstance(model, Plan) else None
 
-    def stands(self, result: Result) -> bool:
-        """Say whether a stored result is kept: an unknown one may run again if its tool is idempotent."""
+    def stands(self, result: Result, checkpoint: Checkpoint) -> bool:
+        """Say whether a stored result is kept: an unknown one may run again if its tool is idempotent.
+
+        One that is unknown only because the worker died goes on, too, if an agent is behind it.
+        """
         tool = self.tools.get(result.name)
-        return result.state is not ResultState.UNKNOWN or tool is None or not tool.idempotent
+        if result.state is not ResultState.UNKNOWN or tool is None:
+            return True
+        return not (tool.idempotent or (tool.agent and result.call_id in checkpoint.children))
 
     def takes_over(self, result: Result) -> bool:
         """Say whether this is the answer of an agent that the conversation was handed over to."""

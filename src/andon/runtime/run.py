@@ -338,7 +338,10 @@ class Run:
         given = self._checkpoint
         if given is not None:
             stands = self._record.config.stands
-            self._checkpoint = replace(given, results=tuple(filter(stands, given.results)))
+            results = tuple(result for result in given.results if stands(result, given))
+            done = {result.call_id for result in results}
+            children = {call_id: inside for call_id, inside in given.children.items() if call_id not in done}
+            self._checkpoint = replace(given, results=results, children=children)
 
     def _changed(self) -> tuple[str, ...]:
         config, given = self._record.config, self._checkpoint
