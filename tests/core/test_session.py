@@ -623,7 +623,7 @@ def test_a_resume_that_comes_before_the_run_has_ended_by_itself_starts_nothing(r
     desk.end(reason, *(["q"] if reason == "interrupt" else []))
     assert desk.queue == ["next"]
     assert desk.state.fates["c-on"] == Fate(run_id="live")
-    assert desk.state.has_work
+    assert desk.state.has_work is (reason != "interrupt")  # what was said before waits for the answer
 
 
 @pytest.mark.parametrize("verb", ["cancel", "pause", "preempt", "rollback"])
@@ -854,3 +854,37 @@ def test_a_run_is_pushed_once_however_often_it_is_sent(on_busy: OnBusy) -> None:
         desk.end()
         send("at the end")
         assert desk.words.count("do one") == 1
+
+
+def test_what_was_said_before_a_question_waits_for_its_answer() -> None:
+    """Otherwise the question would be lost to a run that nobody meant to have now."""
+    desk = busy("next")
+    desk.end("interrupt", "q")
+    assert (desk.state.ready, desk.queue) == (None, ["next"])
+
+    desk.answer("on", q="yes")
+    assert desk.start() == "on"
+    desk.end()
+
+    assert desk.start() == "next"
+
+
+def test_whoever_says_something_more_goes_on_without_an_answer() -> None:
+    """An ordinary prompt just works, and what waited before it comes first."""
+    desk = busy("next")
+    desk.end("interrupt", "q")
+
+    desk.push("more")
+
+    assert desk.start() == "next"
+    assert desk.answer("on", q="late").problem == "session app/user/s waits for no answer"
+
+
+def test_a_question_that_was_given_up_holds_nothing_up() -> None:
+    """Cancelled while it waited for a human."""
+    desk = busy("next")
+    desk.end("interrupt", "q")
+
+    desk.cancel()
+
+    assert desk.start() == "next"

@@ -50,12 +50,16 @@ def queued_for(push: Push) -> Queued:
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
-    """The last run, if something is left of it to go on from."""
+    """The last run, if something is left of it to go on from.
+
+    With `holds` it has asked something, and nobody has said anything since: what was said before waits.
+    """
 
     run_id: str
     checkpoint: Checkpoint
     interrupts: tuple[Interrupt, ...] = ()
     limits: Limits | None = None
+    holds: bool = False
 
     def goes_on(self, asked: Resume | Answer, answers: dict[str, object]) -> Queued:
         """Let it go on as another run, before all others."""

@@ -101,7 +101,7 @@ class SessionState:
         """The run to start next, if one may be started now; one that was cancelled ends in any case."""
         if self.live is not None or self.quarantined:
             return None
-        waits = self.held or self.closed
+        waits = self.held or self.closed or (self.waiting is not None and self.waiting.holds)
         return next((one for one in self.queue if one.stop is not None or not waits), None)
 
     @property
@@ -161,6 +161,8 @@ class SessionState:
             return Fate(problem=f"session {self.key} was stopped: resume it first")
         if command.on_busy == "reject" and (self.live is not None or self.queue):
             return Fate(problem=f"session {self.key} is busy: wait, or push with another on_busy")
+        if self.waiting is not None:  # whoever says something more goes on without an answer
+            self.waiting = replace(self.waiting, holds=False)
         queued = queued_for(command)
         if self.live is not None and command.on_busy == "steer":
             return self._say(self.live, command, queued)
@@ -349,11 +351,10 @@ class SessionState:
         self._note(row_of_ended(self.key, live, item))
         history = live.state.messages
         if outcome.checkpoint is not None and not undone and not live.early:
+            asks = outcome.interrupts if outcome.stop_reason == "interrupt" else ()
+            kept = with_shared(outcome.checkpoint, history)
             self.waiting = Waiting(
-                run_id=live.run_id,
-                checkpoint=with_shared(outcome.checkpoint, history),
-                interrupts=outcome.interrupts if outcome.stop_reason == "interrupt" else (),
-                limits=live.limits,
+                run_id=live.run_id, checkpoint=kept, interrupts=asks, limits=live.limits, holds=bool(asks)
             )
         self.messages = self.messages[: live.base] if undone else history
         self.live = None
