@@ -5,11 +5,14 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from andon import Agent, Point, Preempt, Run, Turn, TurnLoop
+from andon import Agent, ModelError, Point, Preempt, Run, Stop, Turn, TurnLoop
 from andon.core.items import Event
+from andon.core.parked import unpark
 from andon.errors import Cancelled
 from andon.runtime.turn import Planning, TurnView
 from andon.testing import Gate, ScriptedModel, virtual
+from tests.looped import ID, Looped
+from tests.stores import MemoryStore
 
 
 def one_by_one(_: Planning[str], items: Sequence[str]) -> Turn[str]:
@@ -86,3 +89,42 @@ async def another(gate: Gate) -> Run:
         await gate.reached()
         run.cancel()
     return run
+
+
+@virtual
+async def test_a_resumed_turn_that_fails_is_consumed_once_the_loop_goes_on_without_it() -> None:
+    """Its items are told as failed, and nothing of it is left in the store."""
+    gate, store = Gate(), MemoryStore()
+    before = Looped([gate, "never"], store=store)
+    async with before.loop:
+        before.push("first", "second")
+        await gate.reached()
+        before.loop.stop(Stop.now())
+    assert store.data
+    later = Gate()
+    scene = Looped(ModelError("no"), [later, "Done."], store=store, gen_resume="on")
+    async with scene.loop:
+        await later.reached()
+        assert unpark(store.data[ID]).turn is None  # at once: a crash now must not bring it back
+        later.open()
+    exit_ = await scene.loop.wait()
+    assert (exit_.reason, exit_.failed, scene.ends) == (None, ("first",), ["failed", "completed"])
+    assert store.data == {}
+
+
+@virtual
+async def test_a_turn_that_is_cut_with_the_task_of_its_loop_leaves_the_store_as_it_was() -> None:
+    """What it had taken from there has not been dealt with: a later loop may try it again."""
+    store = MemoryStore()
+    before = Looped(store=store)
+    before.loop.stop()
+    before.loop.give_back("first")
+    await before.loop.run()
+    kept, gate = dict(store.data), Gate()
+    scene = Looped([gate, "never"], store=store)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(scene.loop.run())
+        await gate.reached()
+        task.cancel()
+    assert (await scene.loop.wait()).failed == ("first",)
+    assert store.data == kept != {}
