@@ -1,6 +1,6 @@
 """Memory: the substrate that lasts as long as its process; for tests, and servers that need not remember."""
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
@@ -11,6 +11,7 @@ from andon.errors import SessionError
 from andon.ports import Claim, SessionInfo
 from andon.runtime.bell import Bell, wall_clock
 from andon.runtime.isolate import Timer, clock
+from andon.runtime.watcher import Watcher
 
 MAILBOX = 1_000
 LEASE = 15.0
@@ -20,36 +21,20 @@ CLOSED = "the substrate is closed"
 class Box:
     """All that is known of one session."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self) -> None:
         self.records: list[tuple[int, bytes]] = []
         self.mail: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
         self.sent: dict[str, int] = {}
-        self.count = 0
         self.waits = False
         self.holder: Holder | None = None
         self.deliveries = 0
         self.not_before = 0.0
-        self.created = self.touched = now
-        self.watchers: list[Watcher] = []
+        self.created = self.touched = 0.0
 
     @property
     def head(self) -> int:
         """The number of the last record."""
         return self.records[-1][0] if self.records else 0
-
-
-class Watcher:
-    """One that watches a session."""
-
-    def __init__(self) -> None:
-        self.heard: deque[bytes | None] = deque(maxlen=10_000)  # what is lost was only passing by
-        self.bell = Bell()
-
-    def hear(self, what: bytes | None) -> None:
-        """Hear one thing; that the journal has grown is heard once."""
-        if what is not None or not self.heard or self.heard[-1] is not None:
-            self.heard.append(what)
-            self.bell.ring()
 
 
 class MemorySubstrate:
@@ -65,7 +50,8 @@ class MemorySubstrate:
         self.lease = lease
         self._boxes: dict[Key, Box] = {}
         self._rows: dict[str, tuple[Key, bytes]] = {}
-        self._head = 0
+        self._watchers: dict[Key, list[Watcher]] = {}
+        self._head = self._count = 0  # of all sessions: one that is made anew does not begin again
         self._work = Bell()
         self._closed = False
         self.now: Callable[[], float] = lambda: 0.0
@@ -81,9 +67,9 @@ class MemorySubstrate:
     ) -> None:
         self._closed = True
         self._work.ring()
+        for watcher in [one for some in self._watchers.values() for one in some]:
+            watcher.close()
         for box in self._boxes.values():
-            for watcher in box.watchers:
-                watcher.bell.ring()
             if box.holder is not None:
                 box.holder.bell.ring()
 
@@ -99,9 +85,9 @@ class MemorySubstrate:
         self._head += 1
         box.records.append((self._head, record))
         box.touched = self.wall()
+        box.created = box.created or box.touched
         self._rows.update({run_id: (key, row) for run_id, row in (rows or {}).items()})
-        for watcher in box.watchers:
-            watcher.hear(None)
+        self._tell(key, None)
         return self._head
 
     async def head(self, key: Key) -> int:
@@ -128,12 +114,14 @@ class MemorySubstrate:
                 f"the mailbox of session {key} is full, {self._mailbox} commands wait: try again in a moment"
             )
             raise SessionError(msg, "full")
-        box.count += 1
-        box.sent[command_id] = box.count
-        box.mail[command_id] = (box.count, command)
-        box.waits = True
+        self._count += 1
+        box.sent[command_id] = self._count
+        box.mail[command_id] = (self._count, command)
+        if not box.waits:
+            box.waits = True
+            self._boxes[key] = self._boxes.pop(key)  # the last in the row
         self._work.ring()
-        return box.count
+        return self._count
 
     async def commands(self, key: Key, *, after: int = 0) -> Sequence[tuple[int, bytes]]:
         """Give the commands behind a number, and forget the others."""
@@ -157,9 +145,11 @@ class MemorySubstrate:
 
     def tell(self, key: Key, delta: bytes) -> None:
         """Tell whoever watches."""
-        box = self._boxes.get(key)
-        for watcher in () if box is None else box.watchers:
-            watcher.hear(delta)
+        self._tell(key, delta)
+
+    def _tell(self, key: Key, what: bytes | None) -> None:
+        for watcher in self._watchers.get(key, ()):
+            watcher.hear(what)
 
     def watch(self, key: Key) -> AbstractAsyncContextManager[AsyncIterator[bytes | None]]:
         """Hear what happens in a session."""
@@ -168,20 +158,14 @@ class MemorySubstrate:
     @asynccontextmanager
     async def _watch(self, key: Key) -> AsyncGenerator[AsyncIterator[bytes | None]]:
         self._check()
-        box = self._box(key)
         watcher = Watcher()
-        box.watchers.append(watcher)
+        self._watchers.setdefault(key, []).append(watcher)
         try:
-            yield self._hear(watcher)
+            yield watcher.listen(self._check)
         finally:
-            box.watchers.remove(watcher)
-
-    async def _hear(self, watcher: Watcher) -> AsyncGenerator[bytes | None]:
-        while True:
-            self._check()
-            while watcher.heard:
-                yield watcher.heard.popleft()
-            await watcher.bell.wait(lambda: bool(watcher.heard) or self._closed)
+            self._watchers[key].remove(watcher)
+            if not self._watchers[key]:
+                del self._watchers[key]
 
     async def claim(self, worker: str) -> Claim:
         """Take the session that has waited longest."""
@@ -198,8 +182,7 @@ class MemorySubstrate:
         return box.waits and not held and box.not_before <= now
 
     def _give(self, key: Key, worker: str) -> "Holder":
-        box = self._boxes.pop(key)
-        self._boxes[key] = box  # the last in the row from here on
+        box = self._boxes[key] = self._boxes.pop(key)  # the last in the row from here on
         box.deliveries += 1
         box.holder = Holder(self, key, box, worker)
         return box.holder
@@ -248,11 +231,10 @@ class MemorySubstrate:
         if box is None:
             return
         self._rows = {run_id: one for run_id, one in self._rows.items() if one[0] != key}
-        for watcher in box.watchers:
-            watcher.hear(None)
+        self._tell(key, None)
         if box.holder is not None:
-            box.holder.until = 0.0
-            box.holder.bell.ring()
+            holder, box.holder = box.holder, None
+            holder.bell.ring()
 
     async def trouble(self) -> str | None:
         """Say whether it is closed."""
@@ -263,7 +245,7 @@ class MemorySubstrate:
         self._work.ring()
 
     def _box(self, key: Key) -> Box:
-        return self._boxes.setdefault(key, Box(self.wall()))
+        return self._boxes.setdefault(key, Box())
 
     def check(self) -> None:
         """Refuse what comes after the end."""
@@ -289,6 +271,7 @@ class Holder:
 
     async def rung(self) -> None:
         """Wait for the bell."""
+        self._substrate.check()
         await self.bell.wait(lambda: self.rings)
         self._substrate.check()
         self.rings = False
@@ -296,7 +279,7 @@ class Holder:
     async def beat(self) -> bool:
         """Keep the session, if it is still this worker's."""
         self._substrate.check()
-        if self._box.holder is not self or self.until <= self._substrate.now():
+        if self._box.holder is not self:
             return False
         self.until = self._substrate.now() + self._substrate.lease
         return True
