@@ -36,7 +36,7 @@ test: $(DEV) ## Run all tests, with branch coverage
 	@echo "test: passed"
 
 nightly: $(DEV) ## Sweep and drive everything as far as it goes (an hour)
-	@ANDON_NIGHTLY=1 ANDON_EXPLORE=full $(BIN)/python -m pytest tests/machine tests/explore tests/runtime/test_resume_tree.py $(ARGS)
+	@ANDON_NIGHTLY=1 ANDON_EXPLORE=full $(BIN)/python -m pytest tests/machine tests/explore tests/runtime/test_resume_tree.py tests/substrate/test_sqlite_machine.py $(ARGS)
 
 test-live: $(DEV) ## Cancel real providers (keys and model ids from the environment)
 	@$(BIN)/python -m pytest -m live tests/live $(ARGS)

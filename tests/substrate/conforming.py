@@ -75,6 +75,20 @@ async def problem_of(work: Coroutine[Any, Any, object]) -> str:
     return caught.value.kind
 
 
+async def at_once(*work: Coroutine[Any, Any, object]) -> list[object]:
+    """Do all of it at the same time; give what each answers, or the kind of its problem."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_answer(one)) for one in work]
+    return [task.result() for task in tasks]
+
+
+async def _answer(work: Coroutine[Any, Any, object]) -> object:
+    try:
+        return await work
+    except SessionError as error:
+        return error.kind
+
+
 async def claim_all(substrate: Tested) -> dict[Key, Claim]:
     """Claim whatever is free now: the decoy is last in the row."""
     sent = await substrate.send(DECOY, f"decoy {next(_decoys)}", b"")

@@ -141,7 +141,11 @@ async def test_a_closed_substrate_says_so(substrate: Tested) -> None:
         async with substrate.watch(ONE) as heard:
             await anext(heard)
 
-    waits: list[Callable[[], Coroutine[Any, Any, object]]] = [listen, claim.rung, lambda: substrate.claim("w")]
+    waits: list[Callable[[], Coroutine[Any, Any, object]]] = [
+        listen,
+        claim.rung,
+        lambda: substrate.claim("w"),
+    ]
     waiters = [asyncio.ensure_future(wait()) for wait in waits]  # noqa: TID251 — all are awaited below
     await substrate.read(ONE)
     await substrate.__aexit__(None, None, None)

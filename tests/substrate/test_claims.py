@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from andon.core.command import Key
 from andon.ports import Claim
-from tests.substrate.conforming import ONE, SHORT, TWO, Clock, Tested, claim_all, conforms
+from tests.substrate.conforming import ONE, SHORT, TWO, Clock, Tested, at_once, claim_all, conforms
 
 
 @conforms()
@@ -109,9 +109,9 @@ async def test_what_is_sent_while_a_session_is_released_is_not_lost(substrate: T
     claim = await substrate.claim("w")
     for n in range(100):
         release, send = claim.release(cursor), substrate.send(ONE, f"c{n}", b"")
-        both = (release, send) if n % 2 else (send, release)
-        results = await asyncio.gather(*both)
+        results = await at_once(*((release, send) if n % 2 else (send, release)))
         released, sent = results if n % 2 else reversed(results)
+        assert isinstance(sent, int)
         if released:
             claim = await substrate.claim("w")
             assert claim.key == ONE
@@ -226,4 +226,3 @@ async def test_who_waits_no_longer_is_given_nothing(substrate: Tested) -> None:
         assert (claim.key, claim.deliveries) == (ONE, 1)
         await substrate.commands(ONE, after=sent)
         assert await claim.release(sent)
-

@@ -39,7 +39,7 @@ class Bells:
         self._quiet = quiet
         self._prefix = ""
         self._folder = Path()
-        self._peers: dict[str, str] = {}
+        self.peers: dict[str, str] = {}
         self._ear: socket.socket | None = None
         self._mouth: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -67,7 +67,7 @@ class Bells:
     def close(self) -> None:
         """Take the bell down."""
         ear, mouth, self._ear, self._mouth = self._ear, self._mouth, None, None
-        self._peers = {}
+        self.peers = {}
         if ear is not None:
             ear.close()
             Path(self._path(self.id)).unlink(missing_ok=True)
@@ -76,7 +76,7 @@ class Bells:
 
     def post(self, kind: bytes, key: Key | None, body: bytes = b"") -> None:
         """Tell all peers, and clear away what the dead have left."""
-        for peer in list(self._peers):
+        for peer in list(self.peers):
             self.call(peer, kind, key, body)
 
     def call(self, peer: str, kind: bytes, key: Key | None, body: bytes = b"") -> bool:
@@ -86,7 +86,7 @@ class Bells:
         try:
             self._send(self._path(peer), kind, key, body)
         except (ConnectionRefusedError, FileNotFoundError):
-            self._peers.pop(peer, None)
+            self.peers.pop(peer, None)
             with suppress(OSError):  # another peer was as quick, or may do it
                 Path(self._path(peer)).unlink(missing_ok=True)
             return False
@@ -109,7 +109,7 @@ class Bells:
 
     def whisper(self, kind: bytes, key: Key | None, body: bytes) -> None:
         """Tell all peers something that may be lost."""
-        for path in list(self._peers.values()):
+        for path in list(self.peers.values()):
             with suppress(OSError):
                 self._send(path, kind, key, body)
 
@@ -135,7 +135,7 @@ class Bells:
 
     def _meet(self, peer: str) -> None:
         if peer != self.id:
-            self._peers[peer] = self._path(peer)
+            self.peers[peer] = self._path(peer)
 
     def _path(self, peer: str) -> str:
         return str(self._folder / f"{self._prefix}{peer}.sock")

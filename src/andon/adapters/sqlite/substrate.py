@@ -43,7 +43,7 @@ class SqliteSubstrate:
         self._path = Path(path)
         self._mailbox = mailbox
         self._lease = lease
-        self._hub = Hub(self._look_soon)
+        self.hub = Hub(self._look_soon)
         self._looks = False
         self._consumed: dict[Key, int] = {}
         self.wall: Callable[[], float] = lambda: 0.0
@@ -53,14 +53,15 @@ class SqliteSubstrate:
     async def __aenter__(self) -> Self:
         self.wall = wall_clock()
         told = partial(problem, self._path)
-        hub = self._hub
-        self._reader = Lane("andon-sqlite-reader", partial(connect, self._path), told)
-        self._writer = Writer(
+        hub = self.hub
+        self.reader = Lane("andon-sqlite-reader", partial(connect, self._path), told)
+        self.writer = Writer(
             "andon-sqlite-writer", partial(connect, self._path), told, spread=hub.spread, foreign=hub.look
         )
         try:
-            await self._writer.open(self._prepare)
-            await self._reader.open(lambda _: None)
+            await self.writer.open(lambda db: prepare(db, self._path))
+            if not await self.reader.open(self._hang_bells):
+                self.writer.idle = BUSY
             hub.bells.listen()
         except BaseException:
             await self._close()
@@ -73,31 +74,26 @@ class SqliteSubstrate:
         await self._close()
 
     async def _close(self) -> None:
-        self._hub.close()
-        self._hub.bells.deafen()
-        await self._reader.close()
-        await self._writer.close(self._leave)
+        self.hub.close()
+        self.hub.bells.deafen()
+        bells = self.hub.bells
+        await self.writer.close(lambda db: store.leave(db, bells.id))
+        await self.reader.close(lambda _: bells.close())
 
-    def _prepare(self, db: sqlite3.Connection) -> None:
-        prepare(db, self._path)
+    def _hang_bells(self, db: sqlite3.Connection) -> bool:
         name = tag(db)
-        if not self._hub.bells.open(folder_of(db, self._path.resolve(), name), name):
-            self._writer.idle = BUSY
-
-    def _leave(self, db: sqlite3.Connection) -> None:
-        self._hub.bells.close()
-        store.leave(db, self._hub.bells.id)
+        return self.hub.bells.open(folder_of(db, self._path.resolve(), name), name)
 
     def _look_soon(self) -> None:
         """Look at the file, as a bell may have been lost among many."""
-        if not self._looks and not self._hub.closed:
+        if not self._looks and not self.hub.closed:
             self._looks = True
             Timer(BUSY, self._look)
 
     def _look(self) -> None:
         self._looks = False
-        if not self._hub.closed:
-            self._writer.look()
+        if not self.hub.closed:
+            self.writer.look()
 
     # Journal
 
@@ -105,53 +101,53 @@ class SqliteSubstrate:
         self, key: Key, record: bytes, *, head: int, rows: Mapping[str, bytes] | None = None
     ) -> int:
         """Append a record, if the journal has not grown since."""
-        self._hub.check()
+        self.hub.check()
 
         def append(db: sqlite3.Connection) -> int:
             return store.append(db, key, record, head=head, rows=rows or {}, wall=self.wall())
 
-        return await self._writer.ask(append, [(GROWN, key)])
+        return await self.writer.ask(append, [(GROWN, key)])
 
     async def read(self, key: Key, *, after: int = 0) -> Sequence[tuple[int, bytes]]:
         """Give the records behind a head."""
-        self._hub.check()
-        return await self._reader.ask(lambda db: store.read(db, key, after))
+        self.hub.check()
+        return await self.reader.ask(lambda db: store.read(db, key, after))
 
     async def sessions(self, app: str | None = None, user: str | None = None) -> Sequence[SessionInfo]:
         """List sessions."""
-        self._hub.check()
-        return await self._reader.ask(lambda db: store.sessions(db, app, user))
+        self.hub.check()
+        return await self.reader.ask(lambda db: store.sessions(db, app, user))
 
     async def row(self, run_id: str) -> bytes | None:
         """Give the row of a run."""
-        self._hub.check()
-        return await self._reader.ask(lambda db: store.row(db, run_id))
+        self.hub.check()
+        return await self.reader.ask(lambda db: store.row(db, run_id))
 
     async def rows(self) -> Sequence[bytes]:
         """Give all rows."""
-        self._hub.check()
-        return await self._reader.ask(store.rows)
+        self.hub.check()
+        return await self.reader.ask(store.rows)
 
     async def delete(self, key: Key) -> None:
         """Forget a session."""
-        self._hub.check()
-        await self._writer.ask(lambda db: store.delete(db, key), [(GROWN, key), (RING, key)])
+        self.hub.check()
+        await self.writer.ask(lambda db: store.delete(db, key), [(GROWN, key), (RING, key)])
 
     # Mailbox
 
     async def send(self, key: Key, command_id: str, command: bytes) -> int:
         """Put a command into the mailbox."""
-        self._hub.check()
+        self.hub.check()
 
         def send(db: sqlite3.Connection) -> int:
             return store.send(db, key, command_id, command, most=self._mailbox)
 
-        return await self._writer.ask(send, [(WORK, None)])
+        return await self.writer.ask(send, [(WORK, None)])
 
     async def commands(self, key: Key, *, after: int = 0) -> Sequence[tuple[int, bytes]]:
         """Give the commands behind a number, and forget the others with what is written next."""
-        self._hub.check()
-        waiting = await self._reader.ask(lambda db: store.commands(db, key))
+        self.hub.check()
+        waiting = await self.reader.ask(lambda db: store.commands(db, key))
         if waiting and waiting[0][0] <= after:
             self._forget(key, after)
         after = max(after, self._consumed.get(key, 0))
@@ -166,27 +162,27 @@ class SqliteSubstrate:
             if self._consumed.get(key) == upto:
                 del self._consumed[key]
 
-        self._writer.post(lambda db: store.forget(db, key, upto), lazy=True).add_done_callback(forgotten)
+        self.writer.post(lambda db: store.forget(db, key, upto), lazy=True).add_done_callback(forgotten)
 
     async def ring(self, key: Key) -> bool:
         """Wake the worker that has the session, in whichever process it is."""
-        self._hub.check()
-        bells = self._hub.bells
+        self.hub.check()
+        bells = self.hub.bells
 
         def ring(db: sqlite3.Connection) -> bool:
             bell = store.holder(db, key, self.wall())
             if bell == bells.id:
-                self._hub.ring(key)
+                self.hub.ring(key)
                 return True
             return bell is not None and bells.call(bell, RING, key)
 
-        return await self._reader.ask(ring)
+        return await self.reader.ask(ring)
 
     # What passes by
 
     def tell(self, key: Key, delta: bytes) -> None:
         """Tell whoever watches, in all processes."""
-        self._hub.tell(key, delta)
+        self.hub.tell(key, delta)
 
     def watch(self, key: Key) -> AbstractAsyncContextManager[AsyncIterator[bytes | None]]:
         """Hear what happens in a session."""
@@ -194,35 +190,35 @@ class SqliteSubstrate:
 
     @asynccontextmanager
     async def _watch(self, key: Key) -> AsyncGenerator[AsyncIterator[bytes | None]]:
-        self._hub.check()
-        with self._hub.watching(key) as watcher:
-            yield watcher.listen(self._hub.check)
+        self.hub.check()
+        with self.hub.watching(key) as watcher:
+            yield watcher.listen(self.hub.check)
 
     # Claims
 
     async def claim(self, worker: str) -> Claim:
         """Take the session that has waited longest."""
         while True:
-            self._hub.check()
-            calls = self._hub.calls
+            self.hub.check()
+            calls = self.hub.calls
             found = await self._try_claim(worker)
             if isinstance(found, SqliteClaim):
                 return found
-            timer = None if found is None else Timer(max(found - self.wall(), SOONEST), self._hub.work.ring)
+            timer = None if found is None else Timer(max(found - self.wall(), SOONEST), self.hub.work.ring)
             try:
-                await self._hub.work.wait(lambda calls=calls: self._hub.calls != calls)
+                await self.hub.work.wait(lambda calls=calls: self.hub.calls != calls)
             finally:
                 if timer is not None:
                     timer.cancel()
 
     async def _try_claim(self, worker: str) -> SqliteClaim | float | None:
         token = secrets.token_hex(8)
-        bell = self._hub.bells.id
+        bell = self.hub.bells.id
 
         def claim(db: sqlite3.Connection) -> store.Given | float | None:
             return store.claim(db, token, worker, bell, now=self.wall(), lease=self._lease)
 
-        asked = self._writer.post(claim)
+        asked = self.writer.post(claim)
         try:
             given = await asyncio.shield(asked)
         except asyncio.CancelledError:
@@ -230,21 +226,21 @@ class SqliteSubstrate:
             raise
         if not isinstance(given, store.Given):
             return given
-        return SqliteClaim(self._hub, self._writer, given, token=token, wall=self.wall, lease=self._lease)
+        return SqliteClaim(self.hub, self.writer, given, token=token, wall=self.wall, lease=self._lease)
 
     def _undo(self, token: str, asked: "asyncio.Future[store.Given | float | None]") -> None:
         """Give back what was given to one that no longer waits for it."""
         if asked.cancelled() or asked.exception() is not None or not isinstance(asked.result(), store.Given):
             return
-        if not self._hub.closed:  # else it was left with all others
-            self._writer.post(lambda db: store.undo(db, token), [(WORK, None)])
+        if not self.hub.closed:  # else it was left with all others
+            self.writer.post(lambda db: store.undo(db, token), [(WORK, None)])
 
     async def trouble(self) -> str | None:
         """Say what keeps it from writing: it is closed, locked, or the disk is full."""
-        if self._hub.closed:
+        if self.hub.closed:
             return CLOSED
-        if self._writer.trouble is not None:
-            asked = self._writer.post(store.probe)
+        if self.writer.trouble is not None:
+            asked = self.writer.post(store.probe)
             await asyncio.wait([asked])
             asked.exception()
-        return self._writer.trouble
+        return self.writer.trouble
