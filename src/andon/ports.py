@@ -153,7 +153,7 @@ class Substrate(Protocol):
 
     All implementations pass one conformance suite, and the rest of the code cannot tell them apart. A head is
     the substrate's own number of a journal's last record, 0 of an empty one; heads grow, and that is all.
-    `SessionError` says what cannot be done: `fenced`, `full`, or `closed`.
+    `SessionError` says what cannot be done: `fenced`, `full`, `closed`, `newer` or `broken`.
     """
 
     async def __aenter__(self) -> Self:

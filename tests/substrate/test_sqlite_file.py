@@ -88,6 +88,12 @@ async def test_a_folder_is_no_file(tmp_path: Path) -> None:
     assert (refused.kind, "it is a folder" in str(refused)) == ("broken", True)
 
 
+async def test_what_processes_cannot_share_is_refused() -> None:
+    """There is no database in memory here: that is another substrate."""
+    refused = await refusal(Path(":memory:"))
+    assert (refused.kind, "name a local file" in str(refused)) == ("broken", True)
+
+
 def test_a_file_that_is_no_database_is_left_alone(path: Path) -> None:
     """It says so."""
     path.write_text("dear diary\n" * 1_000)

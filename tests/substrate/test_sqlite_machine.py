@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -22,6 +23,7 @@ from andon.runtime.memory import MemorySubstrate
 from tests.substrate.conforming import ONE, TWO, Clock
 
 NIGHTLY = os.environ.get("ANDON_NIGHTLY") == "1"
+pytestmark = pytest.mark.timeout(3600 if NIGHTLY else 120)
 KEYS = st.sampled_from([ONE, TWO])
 IDS = st.sampled_from([f"c{n}" for n in range(6)])
 

@@ -77,6 +77,7 @@ async def test_a_session_of_a_killed_process_is_taken_when_its_lease_ends(tmp_pa
         assert await here.ring(ONE)
 
 
+@pytest.mark.timeout(180)
 async def test_what_was_acknowledged_survives_a_kill_at_any_moment(tmp_path: Path) -> None:
     """Twenty times in one file: nothing is lost, nothing is there twice, and the order is kept."""
     path = tmp_path / "andon.db"

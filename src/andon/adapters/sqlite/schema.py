@@ -84,7 +84,10 @@ def connect(path: Path) -> sqlite3.Connection:
 def prepare(db: sqlite3.Connection, path: Path) -> None:
     """Make the tables, or those that an older version did not have; a newer file is refused."""
     _check(db, path)
-    db.execute("PRAGMA journal_mode = WAL")
+    (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        told = f"{path} is not on a disk that processes can share (journal mode {mode}): name a local file"
+        raise SessionError(told, "broken")
     db.execute("BEGIN IMMEDIATE")
     try:
         _upgrade(db, _check(db, path))
