@@ -2,15 +2,18 @@
 
 import asyncio
 import socket
+import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
 
-from andon.adapters.sqlite import SqliteSubstrate
+from andon.adapters.sqlite import SqliteSubstrate, store
+from andon.adapters.sqlite.bells import GROWN
 from andon.core.command import Key
-from tests.substrate.conforming import ONE, SHORT, at_once, problem_of
+from tests.substrate.conforming import ONE, SHORT, TWO, at_once, problem_of
 
 pytestmark = pytest.mark.anyio
 
@@ -153,13 +156,22 @@ async def test_two_files_in_a_folder_do_not_hear_each_other(tmp_path: Path) -> N
 async def test_a_bell_that_is_lost_among_many_is_made_up_for(beside: Path) -> None:
     """A peer whose queue was full looks at the file when it has heard the rest."""
     async with two(beside) as (here, there), there.watch(ONE) as heard:
+        there.writer.idle = 1_000.0  # it does not look by itself
+        await there.append(TWO, b"1", head=0)
         for _ in range(1_000):
             here.tell(ONE, b"token")
-        here.hub.spread([(b"w", None)] * 1_000)
-        head = await here.append(ONE, b"1", head=0)
+        appending = here.writer.post(_append, [(GROWN, ONE)])
+        for _ in range(2):  # the second is done when the first has been told of
+            done = Event()
+            here.writer.post(lambda _, done=done: done.set())
+            assert done.wait(30)  # in which this loop hears nothing
         while await anext(heard) is not None:
             pass
-        assert [at for at, _ in await there.read(ONE)] == [head]
+        assert [at for at, _ in await there.read(ONE)] == [await appending]
+
+
+def _append(db: sqlite3.Connection) -> int:
+    return store.append(db, ONE, b"1", head=0, rows={}, wall=1.0)
 
 
 async def test_what_the_dead_left_is_cleared_away(beside: Path) -> None:
