@@ -2,13 +2,17 @@
 
 import secrets
 import sqlite3
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event
+from time import monotonic
 
 from andon.errors import SessionError
 
 APPLICATION = 0x416E646F  # "Ando": what `file` and we tell ours by
 PATIENCE = 5.0  # seconds that another process may write for
+AGAIN = 0.005
 
 # Version n of the schema is what the first n of these make; they are only ever added to.
 SCHEMA = (
@@ -83,14 +87,34 @@ def connect(path: Path) -> sqlite3.Connection:
 
 def prepare(db: sqlite3.Connection, path: Path) -> None:
     """Make the tables, or those that an older version did not have; a newer file is refused."""
-    _check(db, path)
-    (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+    with _transaction(db, "BEGIN"):  # one look: another process may make the tables at this moment
+        _check(db, path)
+    mode = _share(db)
     if mode != "wal":
         told = f"{path} is not on a disk that processes can share (journal mode {mode}): name a local file"
         raise SessionError(told, "broken")
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with _transaction(db, "BEGIN IMMEDIATE"):
         _upgrade(db, _check(db, path))
+
+
+def _share(db: sqlite3.Connection) -> str:
+    """Let readers and a writer work side by side; gives the journal mode that it has come to."""
+    until = monotonic() + PATIENCE
+    while True:
+        try:
+            return str(db.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            # While others do the same, SQLite refuses at once, instead of waiting as it was told to.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > until:
+                raise
+        Event().wait(AGAIN)
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection, begin: str) -> Generator[None]:
+    db.execute(begin)
+    try:
+        yield
         db.execute("COMMIT")
     except BaseException:
         with suppress(sqlite3.Error):  # it was rolled back already, or the disk cannot even do that
