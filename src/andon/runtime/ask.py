@@ -16,7 +16,7 @@ from andon.core.tree import BEFORE_MODEL
 from andon.errors import ModelError
 from andon.ports import Model, ModelRequest
 from andon.runtime.isolate import Cut, Job, Timer, clock, current_task, nap, turn
-from andon.runtime.record import Record
+from andon.runtime.record import SYNC_GRACE, Record
 
 BURST = 0.001  # seconds of chunks that never wait, after which the loop gets a turn
 BACK_OFF = 0.5
@@ -104,11 +104,8 @@ class Ask:
                 model=self._model,
             )
         )
-        if record.top.journal is not None:
-            await record.sync()
-            if record.scope.cuts_model:
-                self._conclude("cut", asked=False)
-                return "cut"
+        if record.top.journal is not None and not await self._is_written():
+            return "cut"
         record.scope.cutting(self._cut)
         try:
             ended = await self._stream(model)
@@ -125,6 +122,22 @@ class Ask:
         self._leave()
         self._conclude(end)
         return end
+
+    async def _is_written(self) -> bool:
+        """Let the journal have it before the model is asked; False if a cut came meanwhile."""
+        record = self._record
+        job = Job().start(record.sync())
+        record.scope.cutting(lambda: job.end_within(SYNC_GRACE, cancel=True))
+        await job.wait(record.tear)
+        record.scope.cutting(None)
+        if record.scope.cuts_model:
+            self._conclude("cut", asked=False)
+            return False
+        if job.error is not None:
+            self.error = job.error
+            self._conclude("failed", asked=False)
+            raise job.error
+        return True
 
     async def _stream(self, model: Model) -> bool:
         chunks = model(self._request)

@@ -53,7 +53,11 @@ class Book:
         lean = slim(
             numbered, state.live.state.messages if ends and state.live is not None else state.messages
         )
-        state.apply(lean)
+        try:
+            state.apply(lean)
+        except BaseException as error:  # a bug: what came after it would leave a gap in the numbers
+            self.fail(error)
+            raise
         self._waits.append(lean)
         self._taken += 1
         if self._job is None:
@@ -69,7 +73,14 @@ class Book:
 
     def fence(self, why: str = LOST) -> None:
         """Write nothing more: another worker goes on."""
-        self._fail(SessionError(f"{why}: {self.key}", "fenced"))
+        self.fail(SessionError(f"{why}: {self.key}", "fenced"))
+
+    def fail(self, error: BaseException) -> None:
+        """Write nothing more, and tell whoever waits why."""
+        if self.failure is None:
+            self.failure = error
+            self._bell.ring()
+            self.on_failure()
 
     async def _write_down(self) -> None:
         try:
@@ -78,8 +89,8 @@ class Book:
                 await self._append(batch)
                 self._written += len(batch)
                 self._bell.ring()
-        except SessionError as error:
-            self._fail(error)
+        except BaseException as error:  # noqa: BLE001 — whatever it is, nothing may be written behind it
+            self.fail(error)
         finally:
             self._job = None
 
@@ -95,12 +106,6 @@ class Book:
                     raise
             await nap(AGAIN)  # work waits, and nothing is lost
 
-    def _fail(self, error: BaseException) -> None:
-        if self.failure is None:
-            self.failure = error
-            self._bell.ring()
-            self.on_failure()
-
 
 def _nothing() -> None:
     """Be there until somebody wants to know."""
@@ -109,20 +114,27 @@ def _nothing() -> None:
 class RunJournal:
     """Where one run of a session is written down.
 
-    A run that only its worker's shutdown has stopped is handed over: neither that stop nor what seals its
-    history is written, as nobody has cancelled it.
+    Once its worker is `draining`, a run that only the shutdown has stopped is handed over: neither that stop
+    nor what seals its history is written, as nobody has cancelled it.
     """
 
     def __init__(self, book: Book, run_id: str) -> None:
         self._book = book
         self.run_id = run_id
+        self.draining = False
         self._hands_over = False
+        self._numbers: dict[int, int] = {}
 
     def take(self, item: Item, /) -> None:
         """Write an item."""
-        shuts_down = isinstance(item, StopRequested) and not item.path and _is_shutdown(item.stop)
+        shuts_down = isinstance(item, StopRequested) and not item.path and self._is_shutdown(item.stop)
         if not (self._hands_over or shuts_down):
             self._book.write(item)
+            self._numbers[item.n] = self._book.state.n
+
+    def number(self, item: Item) -> int | None:
+        """Give, once, the number that an item of the run has in the session; None if it has none there."""
+        return self._numbers.pop(item.n, None)
 
     async def sync(self) -> None:
         """Wait until it is durable."""
@@ -130,7 +142,7 @@ class RunJournal:
 
     def seal(self, stop: Stop, /) -> None:
         """Hand the run over, if it was not cancelled by anybody."""
-        self._hands_over = _is_shutdown(stop)
+        self._hands_over = self._is_shutdown(stop)
 
     async def end(self, item: RunEnded, /) -> None:
         """Write the end, or what the next worker goes on from."""
@@ -141,6 +153,7 @@ class RunJournal:
             self._book.write(item)
         await self._book.sync()
 
-
-def _is_shutdown(stop: Stop) -> bool:
-    return bool(stop.causes) and all(cause.source == "shutdown" for cause in stop.causes)
+    def _is_shutdown(self, stop: Stop) -> bool:
+        return (
+            self.draining and bool(stop.causes) and all(cause.source == "shutdown" for cause in stop.causes)
+        )

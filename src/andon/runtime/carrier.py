@@ -200,7 +200,7 @@ class Carrier:
         ask = Ask(self._record, self._take_over)
         try:
             end = await ask.run()
-        except HookError:
+        except Exception:  # of a hook, or of the journal
             await self._hook_after_model(None, cut=True)
             raise
         except Suspended as left:

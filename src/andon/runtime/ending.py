@@ -27,6 +27,7 @@ FAILED = "(no answer: the run failed)"
 PAUSED = "(no answer yet: the run waits for an answer of yours)"
 LIMITED = "(no answer: a limit was reached)"
 GONE = "its stored checkpoint could not be deleted: the event loop of the run is closed"
+NO_TIME = "there was no time to store it: the loop was shut down"
 STORE_GRACE = 1.0
 
 
@@ -128,10 +129,11 @@ class Ending:
         return not_started(call, words if self.failure is None else NOT_REACHED)
 
     def bury(self) -> None:
-        """End the run at once: there is no time left for hooks and the store."""
+        """End the run at once: there is no time left for hooks, the store and the journal."""
         self.close()
-        lost = self.saved is not None and self._record.config.store is not None
-        error = "there was no time to store it: the loop was shut down" if lost else None
+        record = self._record
+        lost = record.journal is not None or (self.saved is not None and record.config.store is not None)
+        error = NO_TIME if lost else None
         self.finish(self.report(durable=not lost, error=error))
 
     async def written(self, report: StopReport) -> StopReport:
@@ -143,8 +145,8 @@ class Ending:
         job = Job().start(record.journal.end(self._last(report)))
         job.after(timeout, lambda: job.end_within(STORE_GRACE, cancel=True))
         await job.wait(record.tear)
-        if job.cut:
-            error = f"its end was not written down within {timeout:g} s"
+        if job.cut or not job.began:
+            error = f"its end was not written down within {timeout:g} s" if job.cut else NO_TIME
             return replace(report, durable=False, checkpoint_error=error)
         if job.error is not None:
             return replace(report, durable=False, checkpoint_error=in_words(job.error))

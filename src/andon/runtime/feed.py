@@ -4,40 +4,45 @@ A reader is a cursor in a log of bounded length. One that is too slow for it, or
 the items that it missed from the journal, and of a step in flight what was said so far, as one `partial`.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
 
 from andon.core.command import Key
 from andon.core.items import (
-    Delta,
-    Item,
     ModelEnded,
     ModelStarted,
-    Path,
-    ReasoningDelta,
     RunEnded,
     RunStarted,
-    TextDelta,
     ToolEnded,
     ToolProgress,
-    from_json,
-    to_json,
+    ToolStarted,
 )
-from andon.core.journal import Entry, Partial, Superseded, Unknown, entry_to_json, record_from_json
+from andon.core.journal import (
+    Entry,
+    HandedOver,
+    Partial,
+    Superseded,
+    Unknown,
+    entry_to_json,
+    record_from_json,
+)
 from andon.errors import SessionError
 from andon.ports import Substrate
 from andon.runtime.bell import Bell
+from andon.runtime.flight import Flight, passing_from_json, place_of, read_passing
 from andon.runtime.isolate import Job
+from andon.runtime.record import logger
 
 LONGEST = 4_096  # what the log holds; a reader that is further behind goes back to the journal
 MOST_AT_ONCE = 64
 FAR_BEHIND = 512  # things that a reader has not taken; it is given the sum of them instead
+ASK_AGAIN = 64  # deltas after which what was missed is asked for again
 
 
 class Told(Struct):
-    """One thing that readers are told: its id, its kind and its JSON; `n` of a delta is 0."""
+    """One thing that readers are told: its id, its kind and its JSON; `n` of what is no item is 0."""
 
     id: str
     kind: str
@@ -45,12 +50,18 @@ class Told(Struct):
     n: int = 0
     wire: bytes = b""  # as a reader has written it to the network, for the next one
 
+    @property
+    def behind(self) -> int:
+        """The item that is next when this is told."""
+        return self.n or int(self.id.partition(".")[0]) + 1
+
 
 class _Kind(Struct):
     type: str
 
 
 _kind = msgspec.json.Decoder(_Kind)
+SUPERSEDED = "superseded"
 
 
 def told(entry: Entry) -> Told:
@@ -60,58 +71,29 @@ def told(entry: Entry) -> Told:
     return Told(str(entry.n), kind, data, entry.n)
 
 
-class Tagger:
-    """Tags the deltas of one run: the item before, the step and attempt, and which of these it is."""
+class Teller:
+    """Tells items in order: where a worker has died, also that what was in flight is said anew."""
 
     def __init__(self) -> None:
-        self._n = 0
-        self._steps: dict[Path, tuple[int, int]] = {}
-        self._k = 0
+        self._live = ""
 
-    def item(self, item: Item, n: int) -> None:
-        """Note an item that has come in between."""
-        self._n = n
-        if isinstance(item, ModelStarted):
-            self._steps[item.path] = (item.step, item.attempt)
-            self._k = 0
+    def tell(self, entry: Entry) -> list[Told]:
+        """Give what readers are told of the next item."""
+        gone = [self._superseded(entry.n)] if self._has_died(entry) else []
+        match entry:
+            case RunStarted(path=(), run_id=run_id):
+                self._live = run_id
+            case RunEnded(path=()) | HandedOver():
+                self._live = ""
+            case _:
+                pass
+        return [*gone, told(entry)]
 
-    def tag(self, delta: Delta) -> bytes:
-        """Write a delta down, with its tag and what supersedes it."""
-        step, attempt = self._steps.get(delta.path, (0, 0))
-        self._k += 1
-        of_call = isinstance(delta, ToolProgress)
-        of = _of_call(delta.path, delta.call_id) if of_call else _of_model(delta.path, step, attempt)
-        head = f"{self._n}.{step}.{attempt}.{self._k} {of} "
-        return head.encode() + to_json(delta)
+    def _has_died(self, entry: Entry) -> bool:
+        return isinstance(entry, RunStarted) and not entry.path and entry.run_id == self._live
 
-
-def _of_model(path: Path, step: int, attempt: int) -> str:
-    return f"{'/'.join(path)}@{step}.{attempt}"
-
-
-def _of_call(path: Path, call_id: str) -> str:
-    return f"{'/'.join(path)}#{call_id}"
-
-
-class Flight:
-    """A model call in flight: the words that it has said so far."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._last = ""
-
-    def add(self, one: Told, delta: TextDelta | ReasoningDelta) -> None:
-        """Take some more words."""
-        self._last = one.id
-        (self._text if isinstance(delta, TextDelta) else self._reasoning).append(delta.text)
-
-    def partial(self) -> Told:
-        """Say all of it at once."""
-        self._text, self._reasoning = ["".join(self._text)], ["".join(self._reasoning)]
-        partial = Partial(self._text[0], self._reasoning[0], self._path)
-        return Told(self._last, "partial", msgspec.json.encode(partial))
+    def _superseded(self, n: int) -> Told:
+        return Told(f"{n - 1}.0.0.0", SUPERSEDED, msgspec.json.encode(Superseded(self._live)))
 
 
 class Feed:
@@ -125,8 +107,11 @@ class Feed:
         self._log: list[Told] = []
         self._first = 0
         self._bell = Bell()
-        self._flights: dict[str, Flight] = {}
+        self._teller = Teller()
+        self._run_id = ""
+        self._open: dict[str, Flight | None] = {}  # the calls under way: None for that of a tool
         self._closed: set[str] = set()
+        self._asked_at: dict[str, int] = {}
         self._job: Job | None = None
         self._ready = False
         self.failure: BaseException | None = None
@@ -140,7 +125,8 @@ class Feed:
         """Begin to listen, if nobody does yet."""
         if self._job is None:
             self._job = Job().start(self._listen())
-        await self._bell.wait(lambda: self._ready)
+        while not self._ready:
+            await self._bell.wait(lambda: self._ready)
         if self.failure is not None:
             raise self.failure
 
@@ -156,8 +142,13 @@ class Feed:
                 await self._grow()
                 self._ready = True
                 self._bell.ring()
+                if any(self._open.values()):  # what was said before anybody listened, its worker says again
+                    await self._substrate.ring(self.key)
                 await self._hear(news)
         except SessionError as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001 — whatever it is, readers must not wait for ever
+            logger.exception("session %s cannot be followed: a bug of Andon, please report it", self.key)
             self._fail(error)
 
     async def _hear(self, news: AsyncIterator[bytes | None]) -> None:
@@ -165,7 +156,8 @@ class Feed:
             if heard is None:
                 await self._grow()
             else:
-                self._pass(heard)
+                await self._pass(heard)
+            self._trim()
             if self._bell.waiters:
                 self._bell.ring()
 
@@ -176,12 +168,19 @@ class Feed:
 
     async def _grow(self) -> None:
         records = await self._substrate.read(self.key, after=self._head)
-        if not records and self._head and not await self._substrate.head(self.key):
-            raise SessionError(f"session {self.key} was deleted", "missing")
+        if not records and self._head and await self._substrate.head(self.key) < self._head:
+            raise self._deleted()
         for head, record in records:
             self._head = head
             for entry in record_from_json(record):
+                if entry.n != self.n + 1:  # it was made anew meanwhile
+                    raise self._deleted()
                 self._add(entry)
+
+    def _deleted(self) -> SessionError:
+        return SessionError(f"session {self.key} was deleted", "missing")
+
+    def _trim(self) -> None:
         if len(self._log) > LONGEST:
             cut = len(self._log) - LONGEST // 2
             del self._log[:cut]
@@ -189,92 +188,117 @@ class Feed:
 
     def _add(self, entry: Entry) -> None:
         self.n = entry.n
-        self._supersede(entry)
-        self._log.append(told(entry))
+        self._note(entry)
+        self._log += self._teller.tell(entry)
 
-    def _supersede(self, entry: Entry) -> None:
-        """Forget the deltas that an item has made obsolete, and let none of them come later."""
+    def _note(self, entry: Entry) -> None:
+        """Note which calls are under way: of one that has ended nothing is told any more."""
         match entry:
             case ModelStarted(path=path, step=step, attempt=attempt):
-                for before in range(1, attempt):  # a call that a crash has cut never ended
-                    self._shut(_of_model(path, step, before))
-            case ModelEnded(path=path, step=step, attempt=attempt):
-                self._shut(_of_model(path, step, attempt))
-            case ToolEnded(path=path, call_id=call_id):
-                self._shut(_of_call(path, call_id))
-            case RunEnded(path=()):
-                self._flights.clear()
-            case RunStarted(path=(), run_id=run_id):
-                if self._flights:  # the worker before has died in the middle of them
-                    gone = msgspec.json.encode(Superseded(run_id))
-                    self._log.append(Told(f"{entry.n - 1}.0.0.0", "superseded", gone))
-                self._flights.clear()
-                self._closed.clear()
+                self._open[place_of(self._run_id, entry)] = Flight(path, f"{step}.{attempt}")
+            case ToolStarted():
+                self._open[place_of(self._run_id, entry)] = None
+            case ModelEnded() | ToolEnded():
+                place = place_of(self._run_id, entry)
+                self._open.pop(place, None)
+                self._closed.add(place)
+            case RunStarted(path=()) | RunEnded(path=()):
+                self._closed.update(self._open)
+                self._open.clear()
+                self._asked_at.clear()
+                if isinstance(entry, RunStarted):
+                    self._closed.clear()
+                    self._run_id = entry.run_id
             case _:
                 pass
 
-    def _shut(self, of: str) -> None:
-        self._flights.pop(of, None)
-        self._closed.add(of)
-
-    def _pass(self, heard: bytes) -> None:
-        """Take a delta in, unless an item has superseded it."""
-        tag, of, data = heard.split(b" ", 2)
-        place = of.decode()
+    async def _pass(self, heard: bytes) -> None:
+        """Take what passes by in, unless an item has superseded it."""
+        tag, place, data = read_passing(heard)
         if place in self._closed:
             return
-        delta = from_json(data)
-        one = Told(tag.decode(), str(type(delta).__struct_config__.tag), data)
-        self._log.append(one)
-        if isinstance(delta, TextDelta | ReasoningDelta):
-            self._flights.setdefault(place, Flight(delta.path)).add(one, delta)
+        if place not in self._open:
+            await self._grow()  # that the call began was durable before it said anything
+        if place not in self._open:
+            return
+        passing = passing_from_json(data)
+        one = Told(tag, str(type(passing).__struct_config__.tag), data)
+        flight = self._open[place]
+        if flight is None or isinstance(passing, ToolProgress):
+            self._log.append(one)
+            return
+        k = int(tag.rpartition(".")[2])
+        if isinstance(passing, Partial) and k > flight.k:
+            flight.become(k, passing)
+            self._log.append(one)
+        elif not isinstance(passing, Partial) and k == flight.k + 1:
+            flight.add(passing)
+            self._log.append(one)
+        elif k > flight.k:
+            await self._ask_for(place, k)
+
+    async def _ask_for(self, place: str, k: int) -> None:
+        """Ask the worker to say again what was missed here."""
+        if k - self._asked_at.get(place, -ASK_AGAIN) >= ASK_AGAIN:
+            self._asked_at[place] = k
+            await self._substrate.ring(self.key)
 
     def _partials(self) -> list[Told]:
         """Give what the model calls in flight have said so far."""
-        return [flight.partial() for flight in self._flights.values()]
+        flights = [flight for flight in self._open.values() if flight is not None and flight.k]
+        return [
+            Told(f"{self.n}.{flight.step}.{flight.k}", "partial", msgspec.json.encode(flight.partial()))
+            for flight in flights
+        ]
 
     async def read(self, after: int) -> AsyncGenerator[Sequence[Told]]:
         """Give what comes behind item number `after`, several at once where there are several."""
         await self.open()
-        while True:
-            async for missed in self._catch_up(after):
-                yield missed
-                after = max([after, *(one.n for one in missed)])
-            position = self.end
-            while self._first <= position and self.end - position <= FAR_BEHIND:
-                if position == self.end:
-                    await self._wait(position)
-                start = position - self._first
-                batch = self._log[start : start + MOST_AT_ONCE]
-                position += len(batch)
-                after = max([after, *(one.n for one in batch)])
-                yield batch
-
-    async def _catch_up(self, after: int) -> AsyncGenerator[Sequence[Told]]:
-        """Give the items that were missed, and then, at once with the last of them, what is in flight."""
+        after = min(after, self.n)
         while True:
             until = self.n
             missed = await self._items(after, until)
-            if until == self.n:
-                missed = [*missed, *self._partials()]
-            if missed:
-                yield missed
-            if until == self.n:
-                return
             after = until
+            if until != self.n:
+                if missed:
+                    yield missed
+                continue
+            position = self.end  # in one moment with what is in flight: from here on nothing is missed
+            if missed := [*missed, *self._partials()]:
+                yield missed
+            async for batch in self._from(position):
+                after = max([after, *(one.n for one in batch)])
+                yield batch
+
+    async def _from(self, position: int) -> AsyncGenerator[Sequence[Told]]:
+        """Give what is in the log from a place on, until the reader is too far behind."""
+        while True:
+            await self._wait(position)
+            if position < self._first or self.end - position > FAR_BEHIND:
+                return
+            start = position - self._first
+            batch = self._log[start : start + MOST_AT_ONCE]
+            position += len(batch)
+            yield batch
 
     async def _items(self, after: int, until: int) -> list[Told]:
         """Give the items of a stretch: from the log, or from the journal what the log has no longer."""
         if after >= until:
             return []
-        items = [one for one in self._log if after < one.n <= until]
-        if items and items[0].n == after + 1:
+        items = list(_stretch(self._log, after, until))
+        if items and items[0].behind == after + 1:
             return items
+        teller = Teller()
         records = await self._substrate.read(self.key)
         entries = [entry for _, record in records for entry in record_from_json(record)]
-        return [told(entry) for entry in entries if after < entry.n <= until]
+        return list(_stretch([one for entry in entries for one in teller.tell(entry)], after, until))
 
     async def _wait(self, position: int) -> None:
-        await self._bell.wait(lambda: self.end > position or self.failure is not None)
-        if self.end <= position and self.failure is not None:
-            raise self.failure
+        while self.end <= position:
+            if self.failure is not None:
+                raise self.failure
+            await self._bell.wait(lambda: self.end > position or self.failure is not None)
+
+
+def _stretch(log: Iterable[Told], after: int, until: int) -> Iterable[Told]:
+    return (one for one in log if (one.n or one.kind == SUPERSEDED) and after < one.behind <= until)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("andon")
 
 MARGIN = 0.5  # seconds by which what holds a child may outlast that child
+SYNC_GRACE = 1.0  # seconds that a journal has to let go of whoever waits for it and was cut
 
 
 class Late(Struct, frozen=True):
@@ -140,31 +141,31 @@ class Record:
     async def sync(self) -> None:
         """Wait until what has happened is written down, as far as there is a journal.
 
-        What a run in another thread has told is taken by the root before this is asked for there.
+        It is asked for on the way that items take: what a child in another thread has told was taken before.
         """
-        journal = self.top.journal
-        if journal is None:
-            return
-        if self.top.scope.is_here():
-            job = Job().start(journal.sync())
+        above = None if self.place is None else self.place.record
+        if above is None:
+            if self.journal is not None:
+                await self.journal.sync()
+        elif above.scope.is_here():
+            await above.sync()
         else:
-            job = Job().start(self.top.sync_from_afar())
-        await job.wait(self.tear)
-        if job.error is not None:
-            raise job.error
+            await above.sync_from_afar()
 
     async def sync_from_afar(self) -> None:
-        """Let the root's own loop do that, and wait for it in this one."""
+        """Let this run's own loop do that, and wait for it in another one."""
         written: Later[BaseException | bool] = Later()
+        job = Job()
 
         def begin() -> None:
-            if self.journal is not None:
-                job = Job().start(self.journal.sync())
-                job.when_over(lambda: written.settle(job.error or True))
+            job.start(self.sync()).when_over(lambda: written.settle(job.error or True))
 
         if not self.scope.soon(begin):
             raise RunStateError(LOST)
-        error = await written
+        try:
+            error = await written
+        finally:
+            self.scope.soon(job.cancel)  # nobody waits for it any more
         if isinstance(error, BaseException):
             raise error
 

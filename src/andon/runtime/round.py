@@ -18,7 +18,7 @@ from andon.core.tree import before_tool_site, tool_site
 from andon.errors import ToolError
 from andon.runtime.isolate import Cut, Job, in_thread, on_loop
 from andon.runtime.nested import HERE, Place, Suspended, suspension
-from andon.runtime.record import MARGIN, Late, Record
+from andon.runtime.record import MARGIN, SYNC_GRACE, Late, Record
 from andon.runtime.tools import Signal, Tool, ToolContext, drain, follow
 
 TAKEN = "The conversation was handed over to another agent already"
@@ -41,13 +41,14 @@ UNBEGUN = Ended(ResultState.NOT_STARTED, NOT_STARTED)
 class Round:
     """Runs the calls of one answer: beside each other, or in turn where one of them is sequential."""
 
-    __slots__ = ("_hit", "_places", "_record", "left_at", "was_cut")
+    __slots__ = ("_hit", "_places", "_record", "_writing", "left_at", "was_cut")
 
     def __init__(self, record: Record) -> None:
         self._record = record
         self.was_cut = False
         self.left_at: Where | None = None
         self._hit: Where | None = None
+        self._writing: list[Job] = []
         bound = record.config.tool_concurrency
         self._places = anyio.CapacityLimiter(bound) if bound is not None else None
 
@@ -144,7 +145,7 @@ class Round:
                 again=record.state.begun(call.id),
             )
         )
-        if record.top.journal is not None and not await self._written(work):
+        if record.top.journal is not None and not await self._is_written(call, work):
             return UNBEGUN
         record.running.append(running)
         try:
@@ -159,16 +160,20 @@ class Round:
             self._hit = running.hit() or self._hit
         return ended
 
-    async def _written(self, work: Coroutine[Any, Any, object]) -> bool:
+    async def _is_written(self, call: Call, work: Coroutine[Any, Any, object]) -> bool:
         """Let the intent be durable before the tool runs; False if a cut came meanwhile."""
-        written = False
-        try:
-            await self._record.sync()
-            written = not self._record.scope.cuts
-        finally:
-            if not written:
-                work.close()
-        return written
+        record = self._record
+        job = Job().start(record.sync())
+        self._writing.append(job)
+        await job.wait(record.tear)
+        self._writing.remove(job)
+        if job.error is None and not record.scope.cuts:
+            return True
+        work.close()
+        if job.error is not None and not record.scope.cuts:
+            self._end(call, UNBEGUN)
+            raise job.error
+        return False
 
     def _unheard_of(self, call: Call) -> Ended:
         said = call.name if call.said is None else call.said
@@ -213,6 +218,8 @@ class Round:
         self.was_cut = True
         stop = self._record.scope.stop
         cause = stop.causes[0] if stop is not None and stop.causes else Cause()
+        for job in self._writing:
+            job.end_within(SYNC_GRACE, cancel=True)
         for running in tuple(self._record.running):
             running.cut(cause)
 

@@ -5,11 +5,15 @@ whenever something has come, does it, and waits. So a command that comes twice, 
 over from one that died, needs no case of its own.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
+import anyio
+
+from andon.core.checkpoint import UNREADABLE
 from andon.core.command import command_from_json
-from andon.core.items import Delta, MessageAdded, RunEnded, RunStarted
+from andon.core.items import Delta, Event, MessageAdded, RunEnded, RunStarted
 from andon.core.journal import Quarantined, Received, record_from_json
 from andon.core.live import Live, Queued
 from andon.core.outcome import Outcome
@@ -21,10 +25,13 @@ from andon.ports import Claim, Substrate
 from andon.runtime.agent import Agent
 from andon.runtime.bell import Bell
 from andon.runtime.book import Book, RunJournal
-from andon.runtime.feed import Tagger
+from andon.runtime.flight import Tagger
 from andon.runtime.isolate import Job, nap
 from andon.runtime.record import logger
 from andon.runtime.run import Run
+
+LEFT_WITHIN = 10.0  # seconds that a run has to come to a safe point where a newer worker is needed
+NEWER = "a newer Andon has sent a command that this one cannot read, so newer workers are to go on"
 
 
 async def load(substrate: Substrate, claim: Claim) -> tuple[SessionState, int]:
@@ -55,20 +62,25 @@ class Tenure:
         self._deaths = deaths
         self._book: Book | None = None
         self._run: Run | None = None
+        self._journal: RunJournal | None = None
+        self._tagger: Tagger | None = None
         self._told: Stop | None = None
         self._said: set[str] = set()
         self._bell = Bell()
         self._mail = True
         self._woken = False
         self._drain: Stop | None = None
-        self._stopping = False
+        self._problem: SessionError | None = None
 
     async def work(self) -> None:
         """Work until there is nothing to do, the session is another's, or this worker shuts down."""
         state, head = await load(self._substrate, self._claim)
+        if not state.exists:
+            await self._refuse_all()
+            return
         book = self._book = Book(self._substrate, state, head)
         book.on_failure = self._wake
-        async with self._alive():
+        async with self._alive(book):
             try:
                 await self._serve(book)
             except SessionError as error:
@@ -76,12 +88,27 @@ class Tenure:
                     raise
                 logger.info("session %s was taken over by another worker", state.key)
             finally:
-                await self._leave_run(book)
+                with anyio.CancelScope(shield=True):  # bounded by the run itself
+                    await self._leave_run(book)
 
     def drain(self, grace: float) -> None:
         """Bring the live run to a safe point within so many seconds, and leave the session to others."""
-        self._drain = Stop.graceful(grace=grace)
-        self._wake()
+        if self._drain is None:
+            self._drain = Stop.graceful(grace=grace)
+            self._stop_run()
+            self._wake()
+
+    def _stop_run(self) -> None:
+        if self._run is not None and self._journal is not None and self._drain is not None:
+            self._journal.draining = True
+            self._run.cancel(self._drain, source="shutdown", reason="this worker shuts down")
+
+    async def _refuse_all(self) -> None:
+        """Forget what was asked of a session that was deleted, unless it was made anew."""
+        mail = await self._substrate.commands(self._claim.key)
+        last = max((seq for seq, _ in mail), default=0)
+        if await self._substrate.head(self._claim.key) or not await self._claim.release(last):
+            await self._claim.give_back()
 
     async def _serve(self, book: Book) -> None:
         while True:
@@ -91,28 +118,25 @@ class Tenure:
                 await self._take_mail(book)
             if book.failure is not None:
                 raise book.failure
-            if self._drain is not None and await self._hand_over(book, self._drain):
+            if self._drain is not None and self._run is None:
+                await self._hand_over(book)
                 return
             self._act(book)
             if self._run is None and await self._is_done(book):
                 return
             await self._bell.wait(lambda: self._mail or self._woken)
 
-    async def _hand_over(self, book: Book, stop: Stop) -> bool:
-        """Leave the session to the next worker, as soon as nothing runs here."""
-        if self._run is not None:
-            if not self._stopping:
-                self._stopping = True
-                self._run.cancel(stop, source="shutdown", reason="this worker shuts down")
-            return False
+    async def _hand_over(self, book: Book) -> None:
+        """Leave the session to the next worker."""
         await book.sync()
+        if self._problem is not None:
+            raise self._problem
         await self._claim.give_back()
-        return True
 
     async def _is_done(self, book: Book) -> bool:
         """Leave the session, if nothing is left to do."""
         await book.sync()
-        if book.state.has_work or self._mail:
+        if book.state.has_work or self._mail or self._drain is not None:
             self._wake()
             return False
         if await self._claim.release(book.state.cursor):
@@ -122,8 +146,15 @@ class Tenure:
 
     async def _take_mail(self, book: Book) -> None:
         """Let the commands that have come take effect: first in the live run, which may be stopped."""
-        for seq, data in await self._substrate.commands(self._claim.key, after=book.state.cursor):
-            book.write(Received(seq=seq, command=command_from_json(data)))
+        mail = await self._substrate.commands(self._claim.key, after=book.state.cursor)
+        for seq, data in mail if self._problem is None else ():
+            try:
+                command = command_from_json(data)
+            except UNREADABLE as error:
+                self._problem = SessionError(f"{NEWER}: {error}", "newer")
+                self.drain(LEFT_WITHIN)
+                break
+            book.write(Received(seq=seq, command=command))
         self._act(book)
         await book.sync()
 
@@ -145,7 +176,10 @@ class Tenure:
         for steer in tuple(live.steers.values()):
             if steer.id not in self._said:
                 self._said.add(steer.id)
-                run.steer(steer.message, when=steer.when, steer_id=steer.id)
+                try:
+                    run.steer(steer.message, when=steer.when, steer_id=steer.id)
+                except UserError as error:  # a workflow, which cannot hear: it is not delivered
+                    logger.warning("run %s was not steered: %s", run.id, error)
 
     def _take_up(self, book: Book, live: Live) -> None:
         """Go on with a run whose worker died, or handed it over."""
@@ -161,22 +195,26 @@ class Tenure:
 
     def _begin(self, book: Book, queued: Queued) -> None:
         journal = RunJournal(book, queued.run_id)
-        agent = self._agent
         try:
-            if queued.checkpoint is not None:
-                answers = queued.answers
-                run = agent.start_from(queued.checkpoint, answers=answers, journal=journal)
-            else:
-                history = book.state.messages
-                run = agent.start(queued.message, messages=history, limits=queued.limits, journal=journal)
+            run = self._make(book, queued, journal)
+            if queued.stop is not None:
+                run.join(queued.stop)
+            events = run.events()
         except UserError as error:
             self._could_not_begin(book, queued, error)
             return
-        self._run, self._told, self._said = run, None, set()
-        if queued.stop is not None:
-            self._told = queued.stop
-            run.join(queued.stop)
-        Job().start(self._narrate(book, run)).when_over(self._run_is_over)
+        self._run, self._journal, self._told, self._said = run, journal, queued.stop, set()
+        tagger = self._tagger = Tagger(queued.run_id)
+        narrated = Job().start(self._narrate(book, run, events, partial(_note, tagger, journal)))
+        narrated.when_over(self._run_is_over)
+
+    def _make(self, book: Book, queued: Queued, journal: RunJournal) -> Run:
+        agent, given = self._agent, queued.checkpoint
+        if given is not None:
+            return agent.start_from(given, answers=queued.answers, limits=queued.limits, journal=journal)
+        return agent.start(
+            queued.message, messages=book.state.messages, limits=queued.limits, journal=journal
+        )
 
     def _could_not_begin(self, book: Book, queued: Queued, error: UserError) -> None:
         """Let a run that cannot begin end as an error, so that nobody waits for it."""
@@ -189,39 +227,44 @@ class Tenure:
         book.write(RunEnded(outcome=outcome))
         self._wake()
 
-    async def _narrate(self, book: Book, run: Run) -> None:
-        """Tell whoever watches what passes by in a run."""
-        tagger = Tagger()
-        async for event in run.events():
-            if isinstance(event, Delta):
-                self._substrate.tell(book.key, tagger.tag(event))
-            else:
-                tagger.item(event, book.state.n)
+    async def _narrate(
+        self, book: Book, run: Run, events: AsyncIterator[Event], note: Callable[[Event], bytes | None]
+    ) -> None:
+        """Tell whoever watches what passes by in a run, until it is over."""
+        try:
+            async for event in events:
+                passing = note(event)
+                if passing is not None:
+                    self._substrate.tell(book.key, passing)
+        except Exception:  # noqa: BLE001 — who watches must not harm the run
+            logger.exception("nothing more is told of run %s: a bug of Andon, please report it", run.id)
+        await run.over()
 
     def _run_is_over(self) -> None:
-        self._run = None
+        self._run = self._journal = self._tagger = None
         self._wake()
 
     async def _leave_run(self, book: Book) -> None:
         """End what still runs here when the session is left: it goes on elsewhere."""
         book.fence()
-        run = self._run
-        if run is not None:
-            run.cancel(source="code", reason="this worker has the session no longer")
-            while self._run is not None:
-                await self._bell.wait(lambda: self._run is None)
+        if self._run is not None:
+            self._run.cancel(source="code", reason="this worker has the session no longer")
+        while self._run is not None:
+            await self._bell.wait(lambda: self._run is None)
 
     @asynccontextmanager
-    async def _alive(self) -> AsyncGenerator[None]:
-        """Give signs of life, and hear the doorbell."""
-        jobs = [Job().start(self._keep()), Job().start(self._hear())]
+    async def _alive(self, book: Book) -> AsyncGenerator[None]:
+        """Give signs of life, and hear the doorbell; where that fails, so does the tenure."""
+        jobs = [Job().start(self._keep(book)), Job().start(self._hear())]
+        for job in jobs:
+            job.when_over(partial(_fail_with, book, job))
         try:
             yield
         finally:
             for job in jobs:
                 job.cancel()
 
-    async def _keep(self) -> None:
+    async def _keep(self, book: Book) -> None:
         while True:
             await nap(self._beat)
             try:
@@ -229,8 +272,8 @@ class Tenure:
             except SessionError as error:
                 logger.warning("session %s: no sign of life could be given: %s", self._claim.key, error)
                 continue
-            if not kept and self._book is not None:
-                self._book.fence()
+            if not kept:
+                book.fence()
                 return
 
     async def _hear(self) -> None:
@@ -238,10 +281,26 @@ class Tenure:
             await self._claim.rung()
             self._mail = True
             self._bell.ring()
+            # Somebody may have come to watch in the middle of an answer.
+            for passing in () if self._tagger is None else self._tagger.partials():
+                self._substrate.tell(self._claim.key, passing)
 
     def _wake(self) -> None:
         self._woken = True
         self._bell.ring()
+
+
+def _note(tagger: Tagger, journal: RunJournal, event: Event) -> bytes | None:
+    """Note an item; of what passes by, give what is told."""
+    if isinstance(event, Delta):
+        return tagger.tag(event)
+    tagger.item(event, journal.number(event))
+    return None
+
+
+def _fail_with(book: Book, job: Job) -> None:
+    if job.error is not None:
+        book.fail(job.error)
 
 
 def left_by(error: SessionError) -> float:

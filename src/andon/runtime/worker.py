@@ -12,11 +12,17 @@ from andon.ports import Claim, Substrate
 from andon.runtime.agent import Agent
 from andon.runtime.bell import Bell
 from andon.runtime.config import check_count
-from andon.runtime.isolate import Job, nap
+from andon.runtime.isolate import nap
 from andon.runtime.record import logger
 from andon.runtime.tenure import Tenure, left_by
 
 BACK_OFF_MOST = 60.0
+CLAIM_AGAIN = 1.0
+NOT_MINE = 1.0  # seconds for which a session of an app that is not known here is left to other workers
+LEAVE_WITHIN = (
+    120.0  # seconds, after the grace, that the shutdown waits for tools that must finish, and storage
+)
+RETURN_WITHIN = 1.0
 
 
 class Worker:
@@ -71,11 +77,18 @@ class Worker:
         return self._draining
 
     async def run(self) -> None:
-        """Work until `drain` is called; returns when every session was left to other workers."""
+        """Work until `drain` is called; returns when every session was left to other workers.
+
+        If it is cancelled instead, its runs are cut, unwritten from there on, and the next workers go on with
+        them as if this one had died, but at once.
+        """
         async with anyio.create_task_group() as group:
-            claiming = Job().start(self._claim_all(group))
-            await self._bell.wait(lambda: self._draining)
+            claiming = anyio.CancelScope()
+            group.start_soon(self._claim_all, group, claiming)
+            while not self._draining:
+                await self._bell.wait(lambda: self._draining)
             claiming.cancel()
+            group.cancel_scope.deadline = anyio.current_time() + self._drain_grace + LEAVE_WITHIN
             for tenure in tuple(self._tenures):
                 tenure.drain(self._drain_grace)
 
@@ -84,32 +97,45 @@ class Worker:
         self._draining = True
         self._bell.ring()
 
-    async def _claim_all(self, group: TaskGroup) -> None:
-        while not self._draining:
-            await self._places.acquire_on_behalf_of(place := object())
-            try:
-                claim = await self._substrate.claim(self.name)
-            except SessionError as error:
-                self._places.release_on_behalf_of(place)
-                if error.kind == "closed":
-                    return
-                logger.warning("%s cannot claim sessions now: %s", self.name, error)
-                await nap(1.0)
-                continue
-            except BaseException:
-                self._places.release_on_behalf_of(place)
-                raise
-            group.start_soon(self._work, claim, place)
+    async def _claim_all(self, group: TaskGroup, claiming: anyio.CancelScope) -> None:
+        with claiming:
+            while not self._draining:
+                await self._places.acquire_on_behalf_of(place := object())
+                claim = None
+                try:
+                    claim = await self._claim()
+                finally:
+                    if claim is None:
+                        self._places.release_on_behalf_of(place)
+                if claim is not None:
+                    group.start_soon(self._work, claim, place)
+
+    async def _claim(self) -> Claim | None:
+        """Wait for a session; None if that did not work, and is to be tried again."""
+        try:
+            return await self._substrate.claim(self.name)
+        except SessionError as error:
+            logger.warning("%s cannot claim sessions now: %s", self.name, error)
+            if error.kind == "closed":  # it never will again
+                self.drain()
+                return None
+        except Exception:  # noqa: BLE001 — the process edge: what a substrate raises must not end the worker
+            logger.exception("%s cannot claim sessions now", self.name)
+        await nap(CLAIM_AGAIN)
+        return None
 
     async def _work(self, claim: Claim, place: object) -> None:
         try:
             agent = self.agents.get(claim.key.app)
             if agent is None or self._draining:
-                await claim.give_back(1.0 if agent is None else 0.0)
+                await self._give_back(claim, NOT_MINE if agent is None else 0.0)
                 return
-            await self._hold(
-                Tenure(claim, agent, self._substrate, beat=self._beat, deaths=self._deaths), claim
-            )
+            tenure = Tenure(claim, agent, self._substrate, beat=self._beat, deaths=self._deaths)
+            await self._hold(tenure, claim)
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(RETURN_WITHIN, shield=True):
+                await self._give_back(claim, 0.0)
+            raise
         finally:
             self._places.release_on_behalf_of(place)
 
@@ -131,3 +157,5 @@ class Worker:
             await claim.give_back(delay)
         except SessionError as error:
             logger.warning("session %s is given to another worker once its claim ends: %s", claim.key, error)
+        except Exception:  # noqa: BLE001 — the process edge: what a substrate raises must not end the worker
+            logger.exception("session %s is given to another worker once its claim ends", claim.key)
