@@ -1,4 +1,4 @@
-"""Hall: sessions, their workers and an office in one place, and what every session keeps, whatever happens."""
+"""Hall: sessions, their workers and an office in one place, and what every session keeps."""
 
 import asyncio
 from collections import Counter
@@ -36,12 +36,17 @@ class Hall:
         self.office = Office(substrate)
         self.workers: list[Worker] = []
 
-    def hire(self, substrate: Substrate | None = None, **options: Any) -> Worker:  # noqa: ANN401 — as Worker has them
+    def hire(self, **options: Any) -> Worker:  # noqa: ANN401 — as Worker has them
         """Let one more worker work."""
+        worker = self.worker(**options)
+        self.group.start_soon(worker.run)
+        return worker
+
+    def worker(self, substrate: Substrate | None = None, **options: Any) -> Worker:  # noqa: ANN401 — as Worker has them
+        """Make one more worker, which does not work yet."""
         name = f"w{len(self.workers) + 1}"
         worker = Worker(self.agents, substrate=substrate or self.substrate, name=name, **options)
         self.workers.append(worker)
-        self.group.start_soon(worker.run)
         return worker
 
     async def entries(self, key: Key = KEY) -> list[Entry]:
@@ -78,24 +83,28 @@ class Hall:
 
 @asynccontextmanager
 async def hall(
-    *agents: Agent, substrate: MemorySubstrate | None = None, workers: int = 1, **options: Any
+    *agents: Agent,
+    substrate: MemorySubstrate | None = None,
+    workers: int = 1,
+    **options: Any,  # noqa: ANN401 — as Worker has them
 ) -> AsyncGenerator[Hall]:
     """Open a hall with a session; all of its tasks are gone when it is left."""
     before = asyncio.all_tasks()
     named = {"app" if number == 0 else agent.name: agent for number, agent in enumerate(agents)}
-    async with substrate or MemorySubstrate() as opened:
-        async with anyio.create_task_group() as group:
-            here = Hall(group, opened, named)
-            await here.office.create(KEY)
-            for _ in range(workers):
-                here.hire(**options)
-            yield here
-            for worker in here.workers:
-                worker.drain()
-        for worker in here.workers:
-            assert worker.busy == 0
-            assert worker._places.borrowed_tokens == 0  # pyright: ignore[reportPrivateUsage]
-        await settle()
+    staff: list[Worker] = []
+    async with substrate or MemorySubstrate() as opened, anyio.create_task_group() as group:
+        here = Hall(group, opened, named)
+        staff = here.workers
+        await here.office.create(KEY)
+        for _ in range(workers):
+            here.hire(**options)
+        yield here
+        for worker in staff:
+            worker.drain()
+    for worker in staff:
+        assert worker.busy == 0
+        assert worker._places.borrowed_tokens == 0  # pyright: ignore[reportPrivateUsage]
+    await settle()
     left = asyncio.all_tasks() - before
     assert not left, left
 

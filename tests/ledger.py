@@ -45,7 +45,7 @@ class Ledger:
             raise self.failure
         self.durable = self.taken[: max(taken, len(self.durable))]
 
-    def seal(self, stop: Stop, /) -> None:
+    def seal(self, stop: Stop | None, /) -> None:
         """Nothing: nobody hands over here."""
 
     async def end(self, item: RunEnded, /) -> None:

@@ -3,6 +3,9 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
+import anyio
+from typing_extensions import override
+
 from andon.core.command import Key
 from andon.ports import Claim
 from andon.runtime.memory import MemorySubstrate
@@ -23,6 +26,7 @@ class Mortal(MemorySubstrate):
         self.done: list[str] = []
         self.dead = Gate("dead")
         self._never = Gate("never")
+        self._claiming = anyio.CancelScope()
 
     @property
     def is_dead(self) -> bool:
@@ -30,8 +34,9 @@ class Mortal(MemorySubstrate):
         return self.dead.opened
 
     def die(self) -> None:
-        """Die now."""
+        """Die now: what waits for a session waits no longer."""
         self.dead.open()
+        self._claiming.cancel()
 
     async def before(self, what: str) -> None:
         """Count an operation, and perhaps die."""
@@ -51,6 +56,7 @@ class Mortal(MemorySubstrate):
         if self.is_dead:
             await self._never
 
+    @override
     async def append(
         self, key: Key, record: bytes, *, head: int, rows: Mapping[str, bytes] | None = None
     ) -> int:
@@ -59,36 +65,49 @@ class Mortal(MemorySubstrate):
         await self.then()
         return done
 
+    @override
     async def head(self, key: Key) -> int:
         await self.before("head")
         return await self.real.head(key)
 
+    @override
     async def read(self, key: Key, *, after: int = 0) -> Sequence[tuple[int, bytes]]:
         await self.before("read")
         return await self.real.read(key, after=after)
 
+    @override
     async def commands(self, key: Key, *, after: int = 0) -> Sequence[tuple[int, bytes]]:
         await self.before("commands")
         mail = await self.real.commands(key, after=after)
         await self.then()
         return mail
 
+    @override
     async def claim(self, worker: str) -> Claim:
         await self.before("claim")
-        claim = await self.real.claim(worker)
+        claim: Claim | None = None
+        with anyio.CancelScope() as self._claiming:
+            claim = await self.real.claim(worker)
         await self.then()
+        if claim is None:
+            await self._never
+        assert claim is not None
         return MortalClaim(self, claim)
 
+    @override
     async def send(self, key: Key, command_id: str, command: bytes) -> int:
         return await self.real.send(key, command_id, command)
 
+    @override
     async def ring(self, key: Key) -> bool:
         return await self.real.ring(key)
 
+    @override
     def tell(self, key: Key, delta: bytes) -> None:
         if not self.is_dead:
             self.real.tell(key, delta)
 
+    @override
     def watch(self, key: Key) -> AbstractAsyncContextManager[AsyncIterator[bytes | None]]:
         return self.real.watch(key)
 

@@ -95,11 +95,17 @@ class Journal(Protocol):
         ...
 
     async def sync(self) -> None:
-        """Wait until all that was taken is durable; `SessionError` if another worker has the run now."""
+        """Wait until all that was taken is durable; `SessionError` if another worker has the run now.
+
+        A stop cancels whoever waits here, and what was taken stays taken.
+        """
         ...
 
-    def seal(self, stop: Stop, /) -> None:
-        """Hear that the run was stopped so; what is taken from here on only makes its history whole."""
+    def seal(self, stop: Stop | None, /) -> None:
+        """Hear that the run ends before its answer, and by which stop if one was it.
+
+        What is taken from here on only makes its history whole, and is to be durable with its end.
+        """
         ...
 
     async def end(self, item: RunEnded, /) -> None:

@@ -15,10 +15,13 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def wall_clock() -> Callable[[], float]:
-    """Give the wall clock that goes with the running loop: for a clock of its own, one that starts now."""
+    """Give the wall clock that goes with the running loop.
+
+    A loop with a clock of its own may say by its `epoch` when that began; else it begins now.
+    """
     loop = asyncio.get_running_loop()
     if isinstance(loop, asyncio.BaseEventLoop) and type(loop).time is not asyncio.BaseEventLoop.time:
-        epoch = time.time() - loop.time()
+        epoch: float = getattr(loop, "epoch", time.time() - loop.time())
         return lambda: loop.time() + epoch
     return time.time
 

@@ -79,6 +79,8 @@ class Book:
         """Write nothing more, and tell whoever waits why."""
         if self.failure is None:
             self.failure = error
+            if self._job is not None:
+                self._job.cancel()
             self._bell.ring()
             self.on_failure()
 
@@ -90,8 +92,9 @@ class Book:
                 self._written += len(batch)
                 self._bell.ring()
         except BaseException as error:  # noqa: BLE001 — whatever it is, nothing may be written behind it
+            self._job = None
             self.fail(error)
-        finally:
+        else:
             self._job = None
 
     async def _append(self, batch: list[Entry]) -> None:
@@ -123,14 +126,21 @@ class RunJournal:
         self.run_id = run_id
         self.draining = False
         self._hands_over = False
+        self._sealing: list[Item] | None = None
         self._numbers: dict[int, int] = {}
 
     def take(self, item: Item, /) -> None:
-        """Write an item."""
-        shuts_down = isinstance(item, StopRequested) and not item.path and self._is_shutdown(item.stop)
-        if not (self._hands_over or shuts_down):
-            self._book.write(item)
-            self._numbers[item.n] = self._book.state.n
+        """Write an item; what only makes the history whole is written with the end."""
+        if isinstance(item, StopRequested) and not item.path and self._is_shutdown(item.stop):
+            return
+        if self._sealing is None or item.path:
+            self._write(item)
+        else:
+            self._sealing.append(item)
+
+    def _write(self, item: Item) -> None:
+        self._book.write(item)
+        self._numbers[item.n] = self._book.state.n
 
     def number(self, item: Item) -> int | None:
         """Give, once, the number that an item of the run has in the session; None if it has none there."""
@@ -140,9 +150,13 @@ class RunJournal:
         """Wait until it is durable."""
         await self._book.sync()
 
-    def seal(self, stop: Stop, /) -> None:
-        """Hand the run over, if it was not cancelled by anybody."""
-        self._hands_over = self._is_shutdown(stop)
+    def seal(self, stop: Stop | None, /) -> None:
+        """Hand the run over, if it was not cancelled by anybody.
+
+        A worker that dies before the end is durable leaves a history to go on with, not a sealed one.
+        """
+        self._hands_over = stop is not None and self._is_shutdown(stop)
+        self._sealing = []
 
     async def end(self, item: RunEnded, /) -> None:
         """Write the end, or what the next worker goes on from."""
@@ -150,6 +164,8 @@ class RunJournal:
         if self._hands_over and kept is not None:
             self._book.write(HandedOver(at=item.at, run_id=self.run_id, checkpoint=kept))
         else:
+            for sealed in self._sealing or ():
+                self._write(sealed)
             self._book.write(item)
         await self._book.sync()
 

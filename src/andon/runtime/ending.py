@@ -91,9 +91,9 @@ class Ending:
         if not self.near:
             return []
         self.saved = checkpoint(state, record.config.name, record.config.model, record.config.tools)
-        stop = record.scope.stop
-        if record.journal is not None and stop is not None and self.stopped_at is not None and not self.limit:
-            record.journal.seal(stop)
+        if record.journal is not None:
+            stopped = self.stopped_at is not None and self.limit is None
+            record.journal.seal(record.scope.stop if stopped else None)
         sealed: list[Message] = []
         for call in state.pending:
             result = self._left_open(call)

@@ -45,6 +45,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._now = START
+        self.epoch = time.time() - START  # one wall clock for all that runs on this loop
         self._jobs: set[Future[Any]] = set()
         self._pool: Executor | None = None
         self._outside = 0
