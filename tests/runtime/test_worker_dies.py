@@ -126,5 +126,5 @@ def test_a_worker_may_die_at_any_operation(name: str, after: bool) -> None:  # n
 
 
 def said_nothing(calm: list[Message]) -> list[str]:
-    """Give the history if the model that was cancelled had not said its word: the next worker has not asked it."""
+    """Give the history if the model that was cancelled had not said its word, nor been asked again."""
     return ["assistant: Cancelled by user" if line == "assistant: Hm. " else line for line in lines(calm)]

@@ -379,6 +379,7 @@ class SessionState:
     def _hand_over(self, item: HandedOver) -> None:
         if self.live is not None and self.live.run_id == item.run_id:
             self.live.hand_over(item, self.messages)
+            self._touch_live()
 
     # Rows
 

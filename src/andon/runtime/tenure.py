@@ -105,10 +105,16 @@ class Tenure:
 
     async def _refuse_all(self) -> None:
         """Forget what was asked of a session that was deleted, unless it was made anew."""
-        mail = await self._substrate.commands(self._claim.key)
+        key = self._claim.key
+        mail = await self._substrate.commands(key)
         last = max((seq for seq, _ in mail), default=0)
-        if await self._substrate.head(self._claim.key) or not await self._claim.release(last):
-            await self._claim.give_back()
+        if not await self._substrate.head(
+            key
+        ):  # so all of these are older than one that is made from here on
+            await self._substrate.commands(key, after=last)
+            if await self._claim.release(last):
+                return
+        await self._claim.give_back()
 
     async def _serve(self, book: Book) -> None:
         while True:
