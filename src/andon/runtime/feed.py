@@ -38,7 +38,7 @@ from andon.runtime.record import logger
 LONGEST = 4_096  # what the log holds; a reader that is further behind goes back to the journal
 MOST_AT_ONCE = 64
 FAR_BEHIND = 512  # things that a reader has not taken; it is given the sum of them instead
-ASK_AGAIN = 64  # deltas after which what was missed is asked for again
+ASK_AGAIN = 4  # deltas after which what was missed is asked for again
 
 
 class Told(Struct):
@@ -230,6 +230,7 @@ class Feed:
         k = int(tag.rpartition(".")[2])
         if isinstance(passing, Partial) and k > flight.k:
             flight.become(k, passing)
+            self._asked_at.pop(place, None)
             self._log.append(one)
         elif not isinstance(passing, Partial) and k == flight.k + 1:
             flight.add(passing)
