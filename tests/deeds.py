@@ -1,6 +1,7 @@
 """Deeds: an agent whose model says what the last message asks for, and whose tools count what they did."""
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -108,8 +109,10 @@ class Deeds:
         async def never() -> str:
             """Swallow every cancellation."""
             with self.tally.of("never"):
-                with anyio.CancelScope(shield=True):
-                    await anyio.sleep(1_000)
+                end = anyio.current_time() + 1_000
+                while anyio.current_time() < end:
+                    with suppress(anyio.get_cancelled_exc_class()):
+                        await anyio.sleep(end - anyio.current_time())
             return "too late"
 
         return never

@@ -17,9 +17,10 @@ from andon.core.messages import Message, ResultState
 from andon.core.stop import StopResult, Where
 from andon.errors import SessionError
 from andon.ports import Claim, ModelRequest
+from andon.runtime.isolate import turn
 from andon.runtime.memory import Holder, MemorySubstrate
 from andon.runtime.worker import Worker
-from andon.testing import virtual
+from andon.testing import Gate, virtual
 from tests.deeds import Deeds, lines
 from tests.hall import KEY, Hall, hall, settle, sound
 from tests.mortal import Mortal
@@ -68,6 +69,8 @@ async def test_a_worker_that_shuts_down_hands_its_run_over_at_a_safe_point() -> 
             "assistant: This is the answer.",
         ]
         assert (await here.office.run(run_id)).cancelled is None
+        async with here.office.follow(KEY) as news:
+            assert "superseded" not in [one.kind for one in await anext(news)]
 
 
 @virtual
@@ -155,6 +158,48 @@ async def test_an_idle_worker_leaves_at_once() -> None:
 
 
 @virtual
+async def test_whenever_a_worker_is_told_to_leave_it_does() -> None:
+    """Also while it claims, or has only just claimed: what it has is handed over."""
+    for steps in range(30):
+        deeds = Deeds()
+        async with hall(deeds.agent, workers=0) as here:
+            began = anyio.current_time()
+            worker, run_id = here.worker(drain_grace=1), "r1"
+            async with anyio.create_task_group() as group:
+                group.start_soon(worker.run)
+                await settle()
+                await here.office.push(KEY, "hang", run_id=run_id)
+                for _ in range(steps):
+                    await turn()
+                worker.drain()
+            assert anyio.current_time() - began < 5, steps
+            here.hire()
+            await here.live(run_id, "model")
+            await here.office.cancel(KEY)
+            await sound(here)
+
+
+@virtual
+async def test_a_model_that_fails_while_the_worker_shuts_down_has_failed() -> None:
+    """There is nothing to hand over: the run ends as it would have."""
+    gate = Gate()
+
+    async def fails(_: ModelRequest) -> AsyncIterator[Chunk]:
+        yield "Well, "
+        await gate
+        raise ValueError("broken")
+
+    async with hall(Agent(fails)) as here:
+        run_id = await here.office.push(KEY, "hello")
+        await here.live(run_id, "model")
+        here.workers[0].drain()
+        await settle()
+        gate.open()
+        assert await ended(here, run_id) == "failed"
+        await sound(here)
+
+
+@virtual
 async def test_what_waits_for_a_human_or_for_its_turn_is_left_as_it_is() -> None:
     """The next worker takes the answer, and what is queued behind a run that was handed over."""
     async with hall(Deeds().agent) as here:
@@ -217,6 +262,7 @@ async def test_a_worker_that_is_cancelled_leaves_no_task_and_no_claim(text: str)
             group.cancel_scope.cancel()
         before = len(await here.entries())
         assert first.busy == 0
+        assert (anyio.current_time() >= 1_002) is (text == "never")  # it was waited for
         assert kinds(await here.entries())[-1] in {ModelStarted, ToolStarted}
         assert anyio.current_time() < 1_003
         here.hire()
@@ -273,6 +319,14 @@ class Moody(MemorySubstrate):
         self.beats: list[Exception] = []
         self.mails: list[Exception] = []
         self.returns: list[Exception] = []
+        self.at_release: list[bytes] = []
+        self.tells_fail = False
+
+    @override
+    def tell(self, key: Key, delta: bytes) -> None:
+        if self.tells_fail:
+            raise OSError("nobody listens")
+        super().tell(key, delta)
 
     @override
     async def claim(self, worker: str) -> Claim:
@@ -298,7 +352,13 @@ class MoodyClaim:
         self.key = claim.key
         self.deliveries = claim.deliveries
         self.rung = claim.rung
-        self.release = claim.release
+
+    async def release(self, cursor: int) -> bool:
+        """Leave it, in the very moment in which something comes."""
+        for command in self._moody.at_release:
+            await self._moody.send(self.key, "late", command)
+        self._moody.at_release = []
+        return await self._claim.release(cursor)
 
     async def beat(self) -> bool:
         """Fail, or keep it."""
@@ -341,6 +401,7 @@ async def test_a_sign_of_life_that_breaks_ends_the_tenure_and_not_the_worker() -
     async with hall(Deeds().agent, substrate=moody, beat=5) as here:
         assert (await here.run("slow")).state == "finished"
         assert kinds(await sound(here)).count(RunStarted) == 2
+        assert anyio.current_time() < 1_010  # no lease had to run out
 
 
 @pytest.mark.parametrize("error", [OSError("broken"), SessionError("not now", "full")])
@@ -356,6 +417,30 @@ async def test_a_tenure_that_fails_does_not_end_the_worker(error: Exception) -> 
         await settle()
         assert here.workers[0].busy == 0
         await sound(here)
+
+
+@virtual
+async def test_what_comes_in_the_moment_of_leaving_is_done_at_once() -> None:
+    """The session is not left with something in its mailbox."""
+    moody = Moody()
+    async with hall(Deeds().agent, substrate=moody) as here:
+        late = Push(id="late", at=here.office.now(), run_id="r2", message=Message.user("hello"))
+        moody.at_release = [command_to_json(late)]
+        await here.run("hello")
+        assert await ended(here, "r2") == "finished"
+        assert anyio.current_time() == 1_000
+
+
+@virtual
+async def test_a_run_that_cannot_be_watched_goes_on_and_is_not_begun_twice() -> None:
+    """What only passes by is lost, as it may be."""
+    moody = Moody()
+    moody.tells_fail = True
+    deeds = Deeds()
+    async with hall(deeds.agent, substrate=moody) as here:
+        assert (await here.run("once")).state == "finished"
+        assert kinds(await sound(here)).count(RunStarted) == 1
+        assert deeds.tally.begun["once"] == 1
 
 
 @virtual

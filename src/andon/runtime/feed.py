@@ -255,7 +255,6 @@ class Feed:
     async def read(self, after: int) -> AsyncGenerator[Sequence[Told]]:
         """Give what comes behind item number `after`, several at once where there are several."""
         await self.open()
-        after = min(after, self.n)
         while True:
             until = self.n
             missed = await self._items(after, until)
