@@ -358,7 +358,7 @@ async def test_readers_share_a_feed_that_ends_with_the_last() -> None:
 
 
 def _watchers(here: Hall) -> int:
-    return len(here.substrate._boxes[KEY].watchers)  # pyright: ignore[reportPrivateUsage]
+    return len(here.substrate._watchers.get(KEY, ()))  # pyright: ignore[reportPrivateUsage]
 
 
 @virtual

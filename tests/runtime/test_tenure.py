@@ -7,7 +7,7 @@ import anyio
 import pytest
 from typing_extensions import override
 
-from andon import Agent, Point, Stop
+from andon import Agent, Limits, Point, Stop
 from andon.core.command import Key, Push, command_to_json
 from andon.core.draft import Chunk
 from andon.core.items import ModelStarted, RunEnded, RunStarted, StopRequested, ToolStarted
@@ -513,6 +513,38 @@ async def test_a_step_that_was_done_begins_the_count_anew() -> None:
             await ended(here, run_id)
             deadly.cancel_scope.cancel()
         await sound(here)
+
+
+@virtual
+async def test_what_a_run_was_allowed_holds_for_the_next_worker_too() -> None:
+    """Its limits are counted on, and nothing is said to have changed."""
+    deeds = Deeds()
+    async with hall(deeds.agent) as here:
+        run_id = await here.office.push(KEY, "again", limits=Limits(model_calls=1))
+        await here.live(run_id, "again")
+        here.workers[0].drain()
+        here.hire()
+        assert await ended(here, run_id) == "limit"
+        started = [entry for entry in await sound(here) if isinstance(entry, RunStarted)]
+        assert [entry.changed for entry in started] == [(), ()]
+
+
+@virtual
+async def test_a_worker_that_takes_over_from_a_dead_one_says_that_nothing_has_changed() -> None:
+    """It is the same agent, asked for the same, within the same limits."""
+    deeds = Deeds()
+    async with hall(deeds.agent, workers=0, substrate=MemorySubstrate(lease=5)) as here:
+        mortal = Mortal(here.substrate)
+        async with anyio.create_task_group() as deadly:
+            deadly.start_soon(here.worker(mortal).run)
+            run_id = await here.office.push(KEY, "again", limits=Limits(model_calls=1))
+            await here.live(run_id, "again")
+            mortal.die()
+            here.hire()
+            assert await ended(here, run_id) == "limit"
+            deadly.cancel_scope.cancel()
+        started = [entry for entry in await sound(here) if isinstance(entry, RunStarted)]
+        assert [entry.changed for entry in started] == [(), ()]
 
 
 @virtual

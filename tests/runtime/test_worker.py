@@ -7,16 +7,17 @@ import anyio
 import pytest
 
 from andon import Agent, Limits, Point, Stop, sequence
-from andon.core.command import Key, OnBusy, Push, command_to_json
+from andon.core.command import Cancel, Key, OnBusy, Push, command_to_json
 from andon.core.draft import Chunk
 from andon.core.items import ModelStarted, RunStarted, Steered
 from andon.core.journal import Received, record_from_json
 from andon.core.messages import Message
 from andon.core.steer import When
-from andon.core.stop import StopReport, StopResult, Where
+from andon.core.stop import Cause, StopReport, StopResult, Where
 from andon.errors import SessionError, UserError
 from andon.ports import ModelRequest
 from andon.runtime.memory import MemorySubstrate
+from andon.runtime.office import _report_of  # pyright: ignore[reportPrivateUsage]
 from andon.runtime.worker import Worker
 from andon.testing import Gate, ScriptedModel, virtual
 from tests.deeds import Deeds, lines
@@ -292,119 +293,18 @@ async def test_a_wait_that_is_too_short_gives_nothing_and_the_request_stands() -
 
 
 @virtual
-async def test_a_session_that_is_stopped_takes_nothing_until_it_is_resumed() -> None:
-    """The live run goes on to its end; what waits stays unhandled."""
+async def test_a_cancel_that_was_on_its_way_when_its_run_ended_is_a_conflict() -> None:
+    """Its worker refuses it, if a newer one is live by then."""
     async with hall(Deeds().agent) as here:
-        run_id = await here.office.push(KEY, "again")
-        await here.live(run_id)
-        waiting = await here.office.push(KEY, "hello")
-        report = await here.office.stop(KEY, by="ann", wait=100)
-        assert report is not None
-        assert report.result is StopResult.FINISHED_FIRST
-        refused = await here.office.push(KEY, "late")
-        await here.until(KEY, lambda state: f"push-{refused}" in state.fates)
-        state = await here.office.state(KEY)
-        assert state.fates[f"push-{refused}"].problem is not None
-        assert (await here.office.run(waiting)).state == "queued"
-        assert await here.office.resume(KEY) is None
-        assert await ended(here, waiting) == "finished"
-        again = await here.office.push(KEY, "hang")
-        await here.live(again)
-        report = await here.office.stop(KEY, Stop.now())
-        assert report is not None
-        assert report.result is StopResult.STOPPED
-        await sound(here)
-
-
-@virtual
-async def test_a_session_that_is_paused_goes_on_where_it_was() -> None:
-    """What is pushed meanwhile waits behind it."""
-    deeds = Deeds()
-    async with hall(deeds.agent) as here:
-        run_id = await here.office.push(KEY, "once")
-        await here.live(run_id, "once")
-        report = await here.office.pause(KEY, by="ann", reason="lunch", wait=100)
-        assert report is not None
-        assert [(cause.source, cause.by) for cause in report.causes] == [("pause", "ann")]
-        waiting = await here.office.push(KEY, "hello")
-        await settle()
-        assert deeds.asked == 1
-        again = await here.office.resume(KEY)
-        assert again is not None
-        assert [await ended(here, name) for name in (again, waiting)] == ["finished", "finished"]
-        assert (await here.office.run(run_id)).went_on_as == again
-        assert deeds.tally.begun["once"] == 1
-        with pytest.raises(SessionError, match="nothing to resume"):
-            await here.office.resume(KEY)
-        await sound(here)
-
-
-@virtual
-async def test_a_resume_may_come_while_the_pause_is_pending() -> None:
-    """The run stops where it was asked to, and goes on at once."""
-    deeds = Deeds()
-    async with hall(deeds.agent) as here:
-        run_id = await here.office.push(KEY, "once")
-        await here.live(run_id, "once")
-        assert await here.office.pause(KEY, wait=0) is None
-        again = await here.office.resume(KEY)
-        assert again is not None
-        assert [await ended(here, name) for name in (run_id, again)] == ["cancelled", "finished"]
-        assert deeds.tally.begun["once"] == 1
-        assert not (await here.office.state(KEY)).held
-        await sound(here)
-
-
-@virtual
-async def test_a_paused_session_that_is_idle_only_holds() -> None:
-    """There was nothing to stop; what comes waits."""
-    async with hall(Deeds().agent) as here:
-        report = await here.office.pause(KEY)
-        assert report is not None
-        assert report.result is StopResult.NOTHING_RUNNING
-        waiting = await here.office.push(KEY, "hello")
-        await here.until(KEY, lambda state: bool(state.queue))
-        assert await here.office.resume(KEY) is None
-        assert await ended(here, waiting) == "finished"
-
-
-@virtual
-async def test_a_question_is_answered() -> None:
-    """In part, and wrongly, too: who answered nothing that was asked hears what is open."""
-    async with hall(Deeds().agent) as here:
-        row = await here.run("ask")
-        assert (row.state, [asked.payload for asked in row.interrupts]) == ("interrupted", ["Really?"])
-        with pytest.raises(SessionError, match="answers has 'other', and the open interrupts are"):
-            await here.office.answer(KEY, {"other": 1})
-        nothing = await here.office.answer(KEY, {})
-        assert await ended(here, nothing) == "interrupted"
-        again = (await here.office.run(nothing)).interrupts
-        run_id = await here.office.answer(KEY, {again[0].id: "yes"}, by="bob")
-        assert await ended(here, run_id) == "finished"
-        assert "tool:  | ask=was told yes" in await history(here)
-        with pytest.raises(SessionError, match="waits for no answer"):
-            await here.office.answer(KEY, {again[0].id: "no"})
-        await sound(here)
-
-
-@virtual
-async def test_a_question_may_be_cancelled_or_passed_over() -> None:
-    """A cancel discards it, an ordinary push as well."""
-    async with hall(Deeds().agent) as here:
-        row = await here.run("ask")
-        report = await cancelled(here)
-        assert (report.result, report.stopped_at, report.run_id) == (
-            StopResult.STOPPED,
-            Where.PAUSED,
-            row.run_id,
-        )
-        with pytest.raises(SessionError, match="waits for no answer"):
-            await here.office.answer(KEY, {row.interrupts[0].id: "yes"})
-        row = await here.run("ask")
-        assert (await here.run("hello")).state == "finished"
-        with pytest.raises(SessionError, match="waits for no answer"):
-            await here.office.answer(KEY, {row.interrupts[0].id: "yes"})
-        await sound(here)
+        first = (await here.run("hello")).run_id
+        second = await here.office.push(KEY, "hang")
+        await here.live(second)
+        stop = Stop.now().bind(here.office.now(), Cause("user", id="late"))
+        late = Cancel(id="late", at=here.office.now(), stop=stop, run_id=first)
+        with pytest.raises(SessionError, match="nothing was stopped"):
+            await here.office._until(KEY, late, 10, _report_of(late))  # pyright: ignore[reportPrivateUsage]
+        assert (await here.office.run(second)).state == "running"
+        await cancelled(here)
 
 
 @virtual

@@ -97,6 +97,8 @@ class Live:
         self.began = began
         self.queued = began
         self.prompt = ""
+        self.agent = ""
+        self.model = ""
         self.unsaid: Message | None = None
         self.answers: dict[str, object] = {}
         self.limits: Limits | None = None
@@ -161,6 +163,7 @@ class Live:
     def goes_on(self, item: RunStarted, messages: list[Message]) -> None:
         """Be taken up by another worker, after the one before it died."""
         self._begin_anew(going_on(item, messages))
+        self.agent, self.model = item.agent, item.model
         self.deaths += 1
 
     def hand_over(self, item: "HandedOver", messages: list[Message]) -> None:

@@ -353,7 +353,7 @@ def _report_of(command: Cancel | Halt | Pause) -> Callable[[SessionState], StopR
 
     def look(state: SessionState) -> StopReport | None:
         fate = state.fates.get(command.id)
-        if fate is None or fate.report is not None:
+        if fate is None or _effect(fate).report is not None:
             return None if fate is None else fate.report
         row = None if fate.run_id is None else state.ended.get(fate.run_id)
         if row is None:

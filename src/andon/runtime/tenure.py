@@ -195,8 +195,8 @@ class Tenure:
             logger.error("session %s is in quarantine: %s", book.key, why)
             return
         tools = tuple(tool.name for tool in self._agent.tools)
-        kept = live.checkpoint(self._agent.name, tools=tools)
-        queued = Queued(run_id=live.run_id, at=live.queued, by=live.by, checkpoint=kept)
+        kept = live.checkpoint(live.agent, live.model, tools)
+        queued = Queued(run_id=live.run_id, at=live.queued, by=live.by, limits=live.limits, checkpoint=kept)
         self._begin(book, queued)
 
     def _begin(self, book: Book, queued: Queued) -> None:
