@@ -1,6 +1,6 @@
 """Live: the run of a session that is under way, the runs inside it, and those before and after it."""
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -160,11 +160,15 @@ class Live:
             for below in [other for other in self.inside if other[: len(path)] == path]:
                 del self.inside[below]
 
+    def begun_by(self, item: RunStarted) -> Self:
+        """Note which agent and model the worker has."""
+        self.agent, self.model = item.agent, item.model
+        return self
+
     def goes_on(self, item: RunStarted, messages: list[Message]) -> None:
         """Be taken up by another worker, after the one before it died."""
         self._begin_anew(going_on(item, messages))
-        self.agent, self.model = item.agent, item.model
-        self.deaths += 1
+        self.begun_by(item).deaths += 1
 
     def hand_over(self, item: "HandedOver", messages: list[Message]) -> None:
         """Be left whole by a worker, for the next one."""

@@ -314,8 +314,7 @@ class SessionState:
         queued = next((one for one in self.queue if one.run_id == item.run_id), None)
         self.queue = [one for one in self.queue if one is not queued]
         state = going_on(item, self.messages)
-        self.live = Live(item.run_id, state, base=len(self.messages), began=item.at)
-        self.live.agent, self.live.model = item.agent, item.model
+        self.live = Live(item.run_id, state, base=len(self.messages), began=item.at).begun_by(item)
         if queued is not None:
             self.live.take_up(queued)
         if self.live.early:  # nothing will come of it: what waits goes on from where it was

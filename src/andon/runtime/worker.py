@@ -100,15 +100,19 @@ class Worker:
     async def _claim_all(self, group: TaskGroup, claiming: anyio.CancelScope) -> None:
         with claiming:
             while not self._draining:
-                await self._places.acquire_on_behalf_of(place := object())
-                claim = None
-                try:
-                    claim = await self._claim()
-                finally:
-                    if claim is None:
-                        self._places.release_on_behalf_of(place)
-                if claim is not None:
-                    group.start_soon(self._work, claim, place)
+                await self._claim_one(group)
+
+    async def _claim_one(self, group: TaskGroup) -> None:
+        """Take a session, once there is a place for it."""
+        await self._places.acquire_on_behalf_of(place := object())
+        claim = None
+        try:
+            claim = await self._claim()
+        finally:
+            if claim is None:
+                self._places.release_on_behalf_of(place)
+        if claim is not None:
+            group.start_soon(self._work, claim, place)
 
     async def _claim(self) -> Claim | None:
         """Wait for a session; None if that did not work, and is to be tried again."""
