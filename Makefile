@@ -7,7 +7,7 @@ MADE   := $(VENV)/.made
 DEMO   := $(VENV)/.ready-demo
 DEV    := $(VENV)/.ready-dev
 # What decides and carries out a stop: every branch of it is tested.
-STOP_PATHS := src/andon/runtime/bell.py,src/andon/runtime/ticket.py,src/andon/runtime/scope.py,src/andon/runtime/isolate.py,src/andon/runtime/ask.py,src/andon/runtime/round.py,src/andon/runtime/carrier.py,src/andon/runtime/ending.py,src/andon/runtime/pause.py
+STOP_PATHS := src/andon/runtime/bell.py,src/andon/runtime/ticket.py,src/andon/runtime/scope.py,src/andon/runtime/isolate.py,src/andon/runtime/ask.py,src/andon/runtime/round.py,src/andon/runtime/running.py,src/andon/runtime/carrier.py,src/andon/runtime/ending.py,src/andon/runtime/pause.py
 INPUTS := pyproject.toml constraints.txt
 
 # The first interpreter that runs, is new enough and can make environments. Override: make PYTHON=/path/to/python

@@ -19,8 +19,8 @@ from andon.runtime.ending import Ending
 from andon.runtime.isolate import Cut, Job
 from andon.runtime.live import Live
 from andon.runtime.record import Record
-from andon.runtime.round import Ended, Running
 from andon.runtime.run import Run
+from andon.runtime.running import Ended, Running
 from andon.runtime.scope import Scope
 from andon.runtime.ticket import Ticket
 from andon.testing import explore

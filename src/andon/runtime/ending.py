@@ -17,7 +17,7 @@ from andon.core.tree import interrupts
 from andon.ports import Store
 from andon.runtime.isolate import Job
 from andon.runtime.record import Record
-from andon.runtime.round import WAITS_UNKNOWN
+from andon.runtime.running import WAITS_UNKNOWN
 
 NOT_REACHED = "Not started: the run failed before"
 LOST_SIGHT = "The run failed while this was running; whether it took effect is not known"

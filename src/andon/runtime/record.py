@@ -36,8 +36,8 @@ from andon.runtime.steering import Steering
 
 if TYPE_CHECKING:
     from andon.core.outcome import Outcome
-    from andon.runtime.round import Running
     from andon.runtime.run import Run
+    from andon.runtime.running import Running
 
 logger = logging.getLogger("andon")
 
