@@ -12,6 +12,7 @@ async def test_records_are_read_in_the_order_in_which_they_were_appended(substra
     for n in range(5):
         heads.append(await substrate.append(ONE, b"%d" % n, head=heads[-1]))
     assert heads == sorted(set(heads))
+    assert await substrate.head(ONE) == heads[-1]
     records = await substrate.read(ONE)
     assert list(records) == [(heads[n + 1], b"%d" % n) for n in range(5)]
     assert list(await substrate.read(ONE, after=heads[3])) == list(records[3:])
@@ -21,6 +22,7 @@ async def test_records_are_read_in_the_order_in_which_they_were_appended(substra
 @conforms()
 async def test_a_session_that_nobody_wrote_to_is_empty(substrate: Tested) -> None:
     """Nothing is read, and it is not on the list."""
+    assert await substrate.head(ONE) == 0
     assert list(await substrate.read(ONE)) == []
     assert list(await substrate.commands(ONE)) == []
     assert list(await substrate.sessions()) == []

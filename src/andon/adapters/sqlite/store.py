@@ -45,6 +45,14 @@ def append(db: Db, key: Key, record: bytes, *, head: int, rows: Mapping[str, byt
     return int(new or 0)
 
 
+def head(db: Db, key: Key) -> int:
+    """Give the head of a journal."""
+    found = db.execute(
+        "SELECT head FROM sessions WHERE app = ? AND user = ? AND session = ?", _of(key)
+    ).fetchone()
+    return 0 if found is None else found[0]
+
+
 def read(db: Db, key: Key, after: int) -> list[tuple[int, bytes]]:
     """Give the records behind a head."""
     return db.execute(

@@ -108,6 +108,11 @@ class SqliteSubstrate:
 
         return await self.writer.ask(append, [(GROWN, key)])
 
+    async def head(self, key: Key) -> int:
+        """Give the head of a journal."""
+        self.hub.check()
+        return await self.reader.ask(lambda db: store.head(db, key))
+
     async def read(self, key: Key, *, after: int = 0) -> Sequence[tuple[int, bytes]]:
         """Give the records behind a head."""
         self.hub.check()
