@@ -9,6 +9,7 @@ AndonError
 │   ├── LoopClosedError         a turn loop that has ended was asked for more
 │   ├── SessionError            a session cannot do what it was asked; `kind` says why
 │   └── CheckpointError         there is nothing here that could be resumed
+├── ServerError             a server could not be reached, or failed
 ├── ModelError              the model or its provider failed
 ├── ToolError               a tool failed; raised by tools, its text is what the model reads
 ├── HookError               a hook failed, so the run could not be trusted to go on
@@ -32,6 +33,7 @@ __all__ = [
     "MissingExtraError",
     "ModelError",
     "RunStateError",
+    "ServerError",
     "SessionError",
     "SessionProblem",
     "ToolDefinitionError",
@@ -112,6 +114,10 @@ class SessionError(UserError):
 
 class CheckpointError(UserError):
     """There is nothing here that could be resumed; the checkpoint is left as it was."""
+
+
+class ServerError(AndonError):
+    """A server could not be reached, or failed; whether it has done what was asked is not known."""
 
 
 class ModelError(AndonError):
