@@ -348,7 +348,30 @@ def test_a_tool_in_a_process_of_its_own_is_found_there() -> None:
     assert err.rstrip().endswith("42")
 
 
-@pytest.mark.parametrize("module", ["typer", "rich"])
+def test_asking_a_server_loads_no_server_and_no_colours() -> None:
+    """`andon ps` is quick because it pays for what it uses."""
+    late = {
+        "anthropic",
+        "fastapi",
+        "openai",
+        "pydantic_ai",
+        "pydantic_settings",
+        "rich",
+        "sqlite3",
+        "uvicorn",
+    }
+    program = (
+        f"import atexit, sys; atexit.register(lambda: print(sorted({late} & set(sys.modules))));"
+        "sys.argv[1:] = ['ps', '--url', 'http://127.0.0.1:1']; from andon.cli import main; main()"
+    )
+    process = spawn(["-c", program])
+    out, err = process.communicate(timeout=PATIENCE)
+
+    assert process.returncode == 1
+    assert (out.decode(), "no server answers" in err.decode()) == ("[]\n", True)
+
+
+@pytest.mark.parametrize("module", ["typer", "rich", "httpx2"])
 def test_without_the_extra_the_command_says_how_to_install_it(module: str) -> None:
     """No traceback."""
     program = f"import sys; sys.modules[{module!r}] = None; from andon.cli import main; main()"

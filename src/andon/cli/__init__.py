@@ -6,19 +6,27 @@ import sys
 from andon.cli.leave import CUT_SHORT, LEFT
 from andon.errors import MissingExtraError
 
-EXTRA = {"rich", "typer"}
+EXTRA = {
+    "fastapi": "serve",
+    "httpx2": "cli",
+    "pydantic_settings": "cli",
+    "rich": "cli",
+    "typer": "cli",
+    "uvicorn": "serve",
+}
 
 
 def main() -> None:
-    """Do what the command line says; without the extra `cli`, say how to install it."""
+    """Do what the command line says; without the extra that it needs, say how to install it."""
     try:
-        commands = importlib.import_module("andon.cli.commands")
+        importlib.import_module("andon.cli.commands").main()
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in EXTRA:
+        extra = EXTRA.get((error.name or "").partition(".")[0])
+        if extra is None:
             raise
-        sys.stderr.write(f"andon: {MissingExtraError('the command line', 'cli')}\n")
+        what = "the command line" if extra == "cli" else "a server"
+        sys.stderr.write(f"andon: {MissingExtraError(what, extra)}\n")
         sys.exit(2)
     except KeyboardInterrupt:  # the first load takes a moment, and nothing has begun
         sys.stderr.write(f"andon: {LEFT}\n")
         sys.exit(CUT_SHORT)
-    commands.main()

@@ -13,7 +13,7 @@ import anyio
 from andon.cli.leave import CUT_SHORT, LEFT, leave_at_once
 from andon.cli.screen import Screen
 from andon.cli.signals import hearing
-from andon.cli.streams import FAILED, complain, is_gone, output_failed
+from andon.cli.streams import CANCELLED, FAILED, OK, complain, is_gone, output_failed
 from andon.core.outcome import Outcome
 from andon.core.stop import Source, Stop, StopReport
 from andon.runtime.agent import Agent
@@ -25,8 +25,6 @@ SHUTDOWN_GRACE = 5.0  # of a SIGTERM or SIGHUP, where nobody said another
 HEARS_WITHIN = 0.3  # a loop that has not heard of a signal for longer is blocked
 LAST_WORDS = 1.0  # for a reader of the output that has stalled, once somebody wants to leave
 TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-OK, CANCELLED = 0, 3
 
 FIRST = "stopping at the next safe point; Ctrl-C again to stop now"
 SECOND = "stopping now"
@@ -61,10 +59,11 @@ async def _play(run: Run, screen: Screen, grace: float | None) -> tuple[int, "Te
         report = outcome.cancelled or await cord.report()
         teller.put(partial(screen.end, outcome, report))
         await cord.last_words(teller.finish)
-    return _code(outcome, cut_short=cord.pulls > 1), teller
+    return code_of(outcome, cut_short=cord.pulls > 1), teller
 
 
-def _code(outcome: Outcome, *, cut_short: bool) -> int:
+def code_of(outcome: Outcome, *, cut_short: bool = False) -> int:
+    """Give the exit code that tells how a run ended."""
     match outcome.stop_reason:
         case "end_turn":
             return OK

@@ -10,6 +10,7 @@ from rich.text import Text
 from typing_extensions import override
 
 from andon.cli.report import STATES, print_report, seconds
+from andon.cli.streams import safe
 from andon.core.items import (
     Event,
     MessageAdded,
@@ -31,9 +32,6 @@ from andon.core.stop import StopReport
 
 LONGEST = 100
 GOES_ON = ("…", "magenta", "goes on when the run is resumed")
-
-# What a model or a tool says must not steer the terminal: all control characters but tab and new line.
-CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 
 
 class Screen(Protocol):
@@ -161,21 +159,21 @@ class Words(Screen):
             self._wait(None)
             if path:
                 self._console.print(
-                    Text(_safe(f"{_indent(path)}{self._agents.get(path[-1], '')}: "), "dim"), end=""
+                    Text(safe(f"{_indent(path)}{self._agents.get(path[-1], '')}: "), "dim"), end=""
                 )
         self._wait(None)
         self._says = (kind, path)
         self._said = text or self._said
         if self._out is None or path or kind is ReasoningDelta:
             style = "dim" if path or kind is ReasoningDelta else ""
-            self._console.print(Text(_safe(text), style), end="", soft_wrap=True)
+            self._console.print(Text(safe(text), style), end="", soft_wrap=True)
             return
-        self._out.write(_safe(text) if self._out.isatty() else text)
+        self._out.write(safe(text) if self._out.isatty() else text)
         self._out.flush()
 
     def _line(self, line: Text) -> None:
         self.close()
-        line.plain = _safe(line.plain)
+        line.plain = safe(line.plain)
         self._console.print(line, soft_wrap=True)
 
     def _wait_for_tools(self) -> None:
@@ -188,7 +186,7 @@ class Words(Screen):
             self._status.stop()
             self._status = None
         if what is not None and self._spins and self._says is None:
-            self._status = self._console.status(Text(_safe(what), "dim"))
+            self._status = self._console.status(Text(safe(what), "dim"))
             self._status.start()
 
 
@@ -229,10 +227,6 @@ def screen(*, as_json: bool) -> Screen:
 
 def _indent(path: Path) -> str:
     return "  " * len(path)
-
-
-def _safe(text: str) -> str:
-    return text.translate(CONTROLS)
 
 
 def _short(text: str) -> str:

@@ -10,8 +10,11 @@ from typing import TextIO
 
 from andon.errors import UserError, tell
 
-FAILED = 1
+OK, FAILED, USAGE, CANCELLED = 0, 1, 2, 3  # exit codes, with leave.CUT_SHORT
 ELLIPSES = str.maketrans({"…": "..."})
+
+# What a model or a tool says must not steer the terminal: all control characters but tab and new line.
+CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 
 
 def prepare() -> bool:
@@ -32,6 +35,11 @@ def says(encoding: str, text: str) -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
+
+
+def safe(text: str) -> str:
+    """Leave out what would steer a terminal."""
+    return text.translate(CONTROLS)
 
 
 def complain(text: str) -> None:
