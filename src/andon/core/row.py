@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from andon.core.command import Key
+from andon.core.command import Key, Push
 from andon.core.items import RunEnded
 from andon.core.limits import NOTHING, Usage
 from andon.core.live import Live, Queued
@@ -68,6 +68,12 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _decoder = msgspec.json.Decoder(Row)
+
+
+def row_of_pushed(key: Key, push: Push) -> Row:
+    """Tell of a run that no worker has heard of yet."""
+    row = _row(key, push.run_id, "queued", 0)
+    return replace(row, queued=push.at, prompt=push.message.text[:PREVIEW], by=push.by)
 
 
 def row_of_queued(key: Key, queued: Queued, n: int) -> Row:

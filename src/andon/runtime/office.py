@@ -24,11 +24,12 @@ from andon.core.command import (
     Release,
     Resume,
     Steer,
+    command_from_json,
     command_to_json,
 )
-from andon.core.journal import SessionCreated, record_from_json, record_to_json
+from andon.core.journal import SessionCreated, record_to_json
 from andon.core.limits import Limits
-from andon.core.row import Row
+from andon.core.row import Row, row_of_pushed
 from andon.core.session import Fate, SessionState
 from andon.core.steer import When
 from andon.core.stop import Cause, Source, Stop, StopReport, StopResult, as_stop
@@ -36,6 +37,7 @@ from andon.errors import SessionError
 from andon.ports import SessionInfo, Substrate
 from andon.runtime.bell import wall_clock
 from andon.runtime.feed import Feed, Told
+from andon.runtime.kept import Kept
 from andon.runtime.prompt import Prompt, as_message
 
 T = TypeVar("T")
@@ -51,7 +53,18 @@ class Office:
         self.substrate = substrate
         self._states: OrderedDict[Key, Kept] = OrderedDict()
         self._feeds: dict[Key, tuple[Feed, int]] = {}
+        self._pushed: OrderedDict[str, Row] = OrderedDict()
+        self._waits: set[anyio.CancelScope] = set()
+        self._closed = False
         self.now = wall_clock()
+
+    def close(self) -> None:
+        """Let everybody go who waits or reads, as the process ends; what was asked of sessions stands."""
+        self._closed = True
+        for scope in self._waits:
+            scope.cancel()
+        for feed, _ in list(self._feeds.values()):
+            feed.close()
 
     # Sessions
 
@@ -123,6 +136,9 @@ class Office:
             fate = _effect(await self._ask(key, command))
             return fate.run_id or run_id
         await self._send(key, command)
+        self._pushed[run_id] = row_of_pushed(key, command)
+        if len(self._pushed) > REMEMBERED:
+            self._pushed.popitem(last=False)
         return run_id
 
     async def cancel(
@@ -144,7 +160,7 @@ class Office:
         """
         state = await self.state(key)
         if run_id is not None:
-            _check_run(state, run_id)
+            await self._check_run(state, run_id)
         command_id = new_id()
         bound = as_stop(stop).bind(self.now(), Cause(source, by, reason, command_id))
         command = Cancel(id=command_id, at=self.now(), by=by, stop=bound, run_id=run_id, queued=queued)
@@ -225,9 +241,13 @@ class Office:
     async def run(self, run_id: str) -> Row:
         """Tell of one run; `missing` if there is none."""
         row = await self.substrate.row(run_id)
-        if row is None:
+        if row is not None:
+            self._pushed.pop(run_id, None)
+            return Row.from_json(row)
+        pushed = self._pushed.get(run_id)  # no worker has taken it yet
+        if pushed is None or not await self.substrate.head(pushed.key):
             raise SessionError(f"there is no run {run_id!r}", "missing")
-        return Row.from_json(row)
+        return pushed
 
     async def runs(self) -> list[Row]:
         """Tell of all runs, the newest first."""
@@ -247,6 +267,8 @@ class Office:
     @asynccontextmanager
     async def follow(self, key: Key, *, after: int = 0) -> AsyncGenerator[AsyncIterator[Sequence[Told]]]:
         """Read what a session tells from item number `after` on, for as long as it is told."""
+        if self._closed:
+            raise SessionError("the server ends: read on at another, or when it is back", "closed")
         await self.state(key)
         feed, readers = self._feeds.get(key, (None, 0))
         if feed is None or feed.failure is not None:
@@ -293,38 +315,41 @@ class Office:
         self, key: Key, wait: float | None, look: Callable[[SessionState], T | None]
     ) -> T | None:
         """Look at the state whenever the journal has grown, until there is what is looked for."""
-        with anyio.move_on_after(wait):
-            async with self.substrate.watch(key) as news:
-                found = look(await self.state(key))
-                while found is None:
-                    if await anext(news) is None:
-                        found = look(await self.state(key))
-                return found
+        with anyio.move_on_after(0 if self._closed else wait) as scope:
+            self._waits.add(scope)
+            try:
+                return await self._look(key, look)
+            finally:
+                self._waits.discard(scope)
         return None
 
+    async def _look(self, key: Key, look: Callable[[SessionState], T | None]) -> T:
+        async with self.substrate.watch(key) as news:
+            found = look(await self.state(key))
+            while found is None:
+                if await anext(news) is None:
+                    found = look(await self.state(key))
+            return found
 
-class Kept:
-    """The state of a session as it was read last; one at a time reads on."""
+    async def _check_run(self, state: SessionState, run_id: str) -> None:
+        """Refuse to cancel what is not there, and what has ended long since."""
+        row = state.row(run_id)
+        if row is None and not await self._is_sent(state, run_id):
+            row = (await self.state(state.key)).row(run_id)  # a worker may just have taken it
+            if row is None:
+                raise SessionError(f"session {state.key} has no run {run_id!r}", "missing")
+        newer = state.live is not None or (bool(state.queue) and not state.held)
+        if row is not None and not row.is_live and newer:
+            msg = (
+                f"run {run_id} has ended, and a newer one is live in session {state.key}: name that, or none"
+            )
+            raise SessionError(msg, "conflict")
 
-    __slots__ = ("head", "lock", "state")
-
-    def __init__(self, key: Key) -> None:
-        self.head = 0
-        self.state = SessionState(key)
-        self.lock = anyio.Lock()
-
-    async def read_on(self, substrate: Substrate) -> None:
-        """Read what has come since; a session that was deleted, and perhaps made anew, is read anew."""
-        key = self.state.key
-        if await substrate.head(key) < self.head:
-            self.head, self.state = 0, SessionState(key)
-        for head, record in await substrate.read(key, after=self.head):
-            entries = record_from_json(record)
-            if entries and entries[0].n == 1:
-                self.state = SessionState(key)
-            for entry in entries:
-                self.state.apply(entry)
-            self.head = head
+    async def _is_sent(self, state: SessionState, run_id: str) -> bool:
+        """Whether a run waits in the mailbox, where no worker has taken it yet."""
+        waiting = await self.substrate.commands(state.key, after=state.cursor)
+        commands = [command_from_json(data) for _, data in waiting]
+        return any(isinstance(one, Push | Resume | Answer) and one.run_id == run_id for one in commands)
 
 
 def new_id() -> str:
@@ -336,16 +361,6 @@ def _effect(fate: Fate) -> Fate:
     if fate.problem is not None:
         raise SessionError(fate.problem, "conflict")
     return fate
-
-
-def _check_run(state: SessionState, run_id: str) -> None:
-    row = state.row(run_id)
-    if row is None:
-        raise SessionError(f"session {state.key} has no run {run_id!r}", "missing")
-    newer = state.live is not None or (bool(state.queue) and not state.held)
-    if not row.is_live and newer:
-        msg = f"run {run_id} has ended, and a newer one is live in session {state.key}: name that, or none"
-        raise SessionError(msg, "conflict")
 
 
 def _report_of(command: Cancel | Halt | Pause) -> Callable[[SessionState], StopReport | None]:

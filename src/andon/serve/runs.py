@@ -1,0 +1,75 @@
+"""Runs: what a session was told to do, and what became of it."""
+
+import hashlib
+
+from fastapi import APIRouter, Request, Response
+
+from andon.core.command import Key
+from andon.core.items import MessageAdded, RunStarted
+from andon.core.journal import record_from_json
+from andon.core.row import Row
+from andon.runtime.office import Office
+from andon.serve.desk import InDesk, Reader, Runner
+from andon.serve.patience import while_there
+from andon.serve.shape import PROBLEMS, Ended, Id, Running, prompt_of, says, wire
+from andon.serve.verbs import SESSION, InSession
+
+router = APIRouter(tags=["runs"], responses=PROBLEMS)
+
+
+def run_of(key: Key, idempotency_key: str) -> str:
+    """Give the id of the run that a client names so: the same every time."""
+    return hashlib.sha256(f"{key}/{idempotency_key}".encode()).hexdigest()[:32]
+
+
+@router.post(
+    SESSION + "/runs",
+    status_code=202,
+    responses={202: says("Row", "It waits, or is under way."), 200: says("Ended", "It has ended.")},
+)
+async def create(key: InSession, who: Runner, desk: InDesk, body: Running, request: Request) -> Response:
+    """Say something to a session, which becomes a run."""
+    desk.check_app(key.app)
+    office = desk.office
+    head = await office.substrate.head(key)
+    run_id = await office.push(
+        key,
+        prompt_of(body.input),
+        run_id=None if body.idempotency_key is None else run_of(key, body.idempotency_key),
+        on_busy=body.on_busy,
+        limits=None if body.limits is None else body.limits.limits(),
+        by=who.name,
+    )
+    row = await while_there(request, office.ended(key, run_id, body.wait)) if body.wait else None
+    if row is not None:
+        return wire(await ended(office, row, head))
+    return wire(await office.run(run_id), 202)
+
+
+async def ended(office: Office, row: Row, head: int) -> Ended:
+    """Add the last words of its agent to a run, from the journal behind a head where they are."""
+    text = await _text(office, row, head)
+    if text is None and head:
+        text = await _text(office, row, 0)
+    return Ended(**{name: getattr(row, name) for name in Row.__struct_fields__}, text=text or "")
+
+
+async def _text(office: Office, row: Row, head: int) -> str | None:
+    """Look for what an agent said last in a run; None if the run began before."""
+    text = ""
+    for _, record in reversed(await office.substrate.read(row.key, after=head)):
+        for entry in reversed(record_from_json(record)):
+            match entry:
+                case MessageAdded(message=message, path=()) if entry.n < row.n and not text:
+                    text = message.text if message.role == "assistant" else text
+                case RunStarted(run_id=run_id, path=()) if run_id == row.run_id:
+                    return text
+                case _:
+                    pass
+    return None
+
+
+@router.get("/runs/{run}", responses={200: says("Row", "The run.")})
+async def get(run: Id, who: Reader, desk: InDesk) -> Response:
+    """Tell of one run."""
+    return wire(await desk.row(who, run))

@@ -1,0 +1,65 @@
+"""Sessions: conversations of a user with an app, in the shape in which ADK tells of them."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Response
+
+from andon.core.command import Key
+from andon.core.session import SessionState
+from andon.runtime.office import new_id
+from andon.serve.desk import Desk, InDesk, Reader, Runner
+from andon.serve.shape import PROBLEMS, Creating, Id, JsonObject, Session, says, wire
+from andon.serve.verbs import SESSION, SESSIONS, InSession
+
+router = APIRouter(tags=["sessions"], responses=PROBLEMS)
+
+MOST = 1_000
+
+
+def shown(state: SessionState) -> Session:
+    """Tell of a session."""
+    waiting, live = state.waiting, state.live
+    return Session(
+        id=state.key.session,
+        app_name=state.key.app,
+        user_id=state.key.user,
+        state={} if state.created is None else state.created.state,
+        last_update_time=state.touched,
+        live_run_id=None if live is None else live.run_id,
+        queued_run_ids=[queued.run_id for queued in state.queue],
+        waiting_run_id=None if waiting is None else waiting.run_id,
+        interrupts=() if waiting is None else waiting.interrupts,
+        held=state.held,
+        closed=state.closed,
+        quarantined=state.quarantined,
+        n=state.n,
+    )
+
+
+async def begin(desk: Desk, key: Key, state: dict[str, object]) -> Response:
+    """Begin a session, and tell of it."""
+    desk.check_app(key.app)
+    await desk.office.create(key, state)
+    return wire(shown(await desk.office.state(key)))
+
+
+@router.post(SESSIONS, responses={200: says("Session", "The session.")})
+async def create(app: Id, user: Id, who: Runner, desk: InDesk, body: Creating | None = None) -> Response:
+    """Begin a session."""
+    given = body or Creating()
+    key = desk.key(who, app, user, given.session_id or new_id())
+    return await begin(desk, key, given.state)
+
+
+@router.post(SESSION, responses={200: says("Session", "The session.")})
+async def create_named(
+    key: InSession, _who: Runner, desk: InDesk, state: Annotated[JsonObject | None, Body()] = None
+) -> Response:
+    """Begin a session of this id."""
+    return await begin(desk, key, state or {})
+
+
+@router.get(SESSION, responses={200: says("Session", "The session.")})
+async def get(key: InSession, _who: Reader, desk: InDesk) -> Response:
+    """Tell of a session."""
+    return wire(shown(await desk.office.state(key)))
