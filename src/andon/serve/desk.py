@@ -14,7 +14,7 @@ from andon.core.row import Row
 from andon.runtime.agent import Agent
 from andon.runtime.office import Office
 from andon.runtime.worker import Worker
-from andon.serve.auth import Anybody, Authority, Who
+from andon.serve.auth import Anybody, Authority, Scope, Who
 from andon.serve.problem import Problem, missing, unprocessable
 from andon.serve.settings import Settings
 
@@ -97,8 +97,8 @@ Anyone = Annotated[Who, Depends(_anyone)]
 class May:
     """A dependency: whoever asks has this scope."""
 
-    def __init__(self, scope: str) -> None:
-        self.scope = scope
+    def __init__(self, scope: Scope) -> None:
+        self.scope: Scope = scope
 
     def __call__(self, who: Anyone) -> Who:
         """Let them pass, or refuse them."""

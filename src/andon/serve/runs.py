@@ -9,9 +9,23 @@ from andon.core.items import MessageAdded, RunStarted
 from andon.core.journal import record_from_json
 from andon.core.row import Row
 from andon.runtime.office import Office
-from andon.serve.desk import InDesk, Reader, Runner
+from andon.serve.desk import Canceller, InDesk, Reader, Runner
 from andon.serve.patience import while_there
-from andon.serve.shape import PROBLEMS, Ended, Id, Running, prompt_of, says, wire
+from andon.serve.shape import (
+    PROBLEMS,
+    STOPPED,
+    TAKEN,
+    CancellingRun,
+    Ended,
+    Id,
+    Running,
+    SteeringRun,
+    Taken,
+    prompt_of,
+    reported,
+    says,
+    wire,
+)
 from andon.serve.verbs import SESSION, InSession
 
 router = APIRouter(tags=["runs"], responses=PROBLEMS)
@@ -22,11 +36,14 @@ def run_of(key: Key, idempotency_key: str) -> str:
     return hashlib.sha256(f"{key}/{idempotency_key}".encode()).hexdigest()[:32]
 
 
-@router.post(
-    SESSION + "/runs",
-    status_code=202,
-    responses={202: says("Row", "It waits, or is under way."), 200: says("Ended", "It has ended.")},
-)
+_CREATED: dict[int | str, dict[str, object]] = {
+    202: says("Row", "It waits, or is under way."),
+    200: says("Ended", "It has ended."),
+}
+
+
+@router.post(SESSION + ":push", status_code=202, responses=_CREATED)
+@router.post(SESSION + "/runs", status_code=202, responses=_CREATED)
 async def create(key: InSession, who: Runner, desk: InDesk, body: Running, request: Request) -> Response:
     """Say something to a session, which becomes a run."""
     desk.check_app(key.app)
@@ -41,9 +58,9 @@ async def create(key: InSession, who: Runner, desk: InDesk, body: Running, reque
         by=who.name,
     )
     row = await while_there(request, office.ended(key, run_id, body.wait)) if body.wait else None
-    if row is not None:
-        return wire(await ended(office, row, head))
-    return wire(await office.run(run_id), 202)
+    answer = wire(await office.run(run_id), 202) if row is None else wire(await ended(office, row, head))
+    answer.headers["Andon-Run-Id"] = run_id
+    return answer
 
 
 async def ended(office: Office, row: Row, head: int) -> Ended:
@@ -67,6 +84,32 @@ async def _text(office: Office, row: Row, head: int) -> str | None:
                 case _:
                     pass
     return None
+
+
+@router.post("/runs/{run}:cancel", responses=STOPPED)
+async def cancel(run: Id, who: Canceller, desk: InDesk, body: CancellingRun | None = None) -> Response:
+    """Cancel a run, and tell what became of it once it has really ended."""
+    row = await desk.row(who, run)
+    given = body or CancellingRun()
+    report = await desk.office.cancel(
+        row.key, given.stop(), run_id=run, reason=given.reason, by=who.name, wait=given.wait
+    )
+    return reported(report)
+
+
+@router.post("/runs/{run}:steer", responses=TAKEN)
+async def steer(run: Id, who: Runner, desk: InDesk, body: SteeringRun) -> Response:
+    """Say something to a run that is live."""
+    row = await desk.row(who, run)
+    await desk.office.steer(
+        row.key,
+        prompt_of(body.input),
+        when=body.when,
+        run_id=run,
+        steer_id=body.steer_id,
+        by=who.name,
+    )
+    return wire(Taken(run_id=run))
 
 
 @router.get("/runs/{run}", responses={200: says("Row", "The run.")})

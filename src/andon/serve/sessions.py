@@ -2,12 +2,14 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Response
+from fastapi import APIRouter, Body, Query, Response
 
 from andon.core.command import Key
 from andon.core.session import SessionState
+from andon.ports import SessionInfo
 from andon.runtime.office import new_id
-from andon.serve.desk import Desk, InDesk, Reader, Runner
+from andon.serve.desk import Canceller, Desk, InDesk, Reader, Runner
+from andon.serve.problem import missing
 from andon.serve.shape import PROBLEMS, Creating, Id, JsonObject, Session, says, wire
 from andon.serve.verbs import SESSION, SESSIONS, InSession
 
@@ -34,6 +36,22 @@ def shown(state: SessionState) -> Session:
         quarantined=state.quarantined,
         n=state.n,
     )
+
+
+def listed(info: SessionInfo) -> Session:
+    """Tell of a session without a look into it."""
+    key = info.key
+    return Session(
+        id=key.session, app_name=key.app, user_id=key.user, state={}, last_update_time=info.touched
+    )
+
+
+_SESSIONS: dict[str, object] = {
+    "description": "The sessions.",
+    "content": {
+        "application/json": {"schema": {"type": "array", "items": {"$ref": "#/components/schemas/Session"}}}
+    },
+}
 
 
 async def begin(desk: Desk, key: Key, state: dict[str, object]) -> Response:
@@ -63,3 +81,31 @@ async def create_named(
 async def get(key: InSession, _who: Reader, desk: InDesk) -> Response:
     """Tell of a session."""
     return wire(shown(await desk.office.state(key)))
+
+
+@router.get(SESSIONS, responses={200: _SESSIONS})
+async def sessions(
+    app: Id,
+    user: Id,
+    who: Reader,
+    desk: InDesk,
+    limit: Annotated[int, Query(ge=1, le=MOST, description="Tell of so many at most.")] = MOST,
+) -> Response:
+    """Tell of a user's sessions, without what happened in them; what was used last comes first."""
+    if not who.reaches(user):
+        raise missing(f"there is no user {user} of app {app} here")
+    found = sorted(await desk.office.sessions(app, user), key=lambda one: one.touched, reverse=True)
+    return wire([listed(one) for one in found[:limit]])
+
+
+@router.delete(
+    SESSION,
+    responses={
+        200: {"description": "It is gone.", "content": {"application/json": {"schema": {"type": "null"}}}}
+    },
+)
+async def delete(key: InSession, who: Canceller, desk: InDesk) -> Response:
+    """Cancel what is live in a session, and forget all of it."""
+    who.check("run")
+    await desk.office.delete(key, by=who.name)
+    return wire(None)

@@ -18,6 +18,7 @@ from andon.core.stop import MAX_ID, MAX_REASON, Point, Stop, StopReport
 from andon.runtime.prompt import Prompt
 from andon.serve.problem import MEDIA
 
+LiveState = Literal["queued", "running", "stopping", "quarantined"]
 PATTERN = r"^[A-Za-z0-9_.@+=~-]{1,128}$"
 LONGEST_WAIT = 60.0
 LONGEST_RUN = 600.0
@@ -115,7 +116,9 @@ class Running(Body):
     wait: Annotated[float, Field(ge=0, le=LONGEST_RUN, allow_inf_nan=False)] = 0.0
 
 
-class _Stopping(Body):
+class HowToStop(Body):
+    """How to stop, and how long to wait for the end."""
+
     at: list[Literal["stream", "model", "tools"]] | None = None
     grace: Seconds | None = None
     recursive: bool = False
@@ -132,18 +135,33 @@ class _Stopping(Body):
         return Stop.at(points, grace=self.grace, recursive=self.recursive)
 
 
-class Cancelling(_Stopping):
+class Cancelling(HowToStop):
     """How to cancel, and what: without a run, whatever is live."""
 
     run_id: Annotated[GivenId | None, Field(validation_alias=AliasChoices("run_id", "runId"))] = None
     queued: bool = False
 
 
-class CancellingRun(_Stopping):
+class CancellingRun(HowToStop):
     """How to cancel a run."""
 
 
-class Stopping(_Stopping):
+class CancellingMany(HowToStop):
+    """How to cancel runs, and which: those that are live and of which all that is said here is so."""
+
+    app: GivenId | None = None
+    user: GivenId | None = None
+    session: GivenId | None = None
+    state: Annotated[list[LiveState], Field(min_length=1)] | None = None
+
+
+class CancellingApp(HowToStop):
+    """How to cancel all runs of an app, or those of one user of it."""
+
+    user: GivenId | None = None
+
+
+class Stopping(HowToStop):
     """Stop a session; the live run goes on unless it is said how to stop that, too."""
 
     now: bool = False
@@ -196,11 +214,11 @@ class Answering(Body):
 # Answers
 
 
-class Taken(Struct, frozen=True, omit_defaults=True):
-    """What was asked is written down; `run_id` is the run that it concerns, if any."""
+class Taken(Struct, frozen=True):
+    """What was asked stands; `run_id` is the run that it concerns, if any."""
 
+    result: Literal["ACCEPTED"] = "ACCEPTED"
     run_id: str | None = None
-    result: Literal["ACCEPTED"] | None = None
 
 
 class Ended(Row, frozen=True, kw_only=True, omit_defaults=True):
@@ -235,7 +253,13 @@ class Session(Struct, frozen=True, kw_only=True, rename="camel"):
     n: int = 0
 
 
-SHAPES: tuple[type[Struct], ...] = (Row, Ended, StopReport, Taken, Page, Session)
+class Health(Struct, frozen=True):
+    """It lives, or it can work."""
+
+    status: Literal["ok"] = "ok"
+
+
+SHAPES: tuple[type[Struct], ...] = (Row, Ended, StopReport, Taken, Page, Session, Health)
 
 
 def wire(value: object, status: int = 200) -> Response:
@@ -258,9 +282,10 @@ PROBLEMS: dict[int | str, dict[str, object]] = {"4XX": _PROBLEM, "5XX": _PROBLEM
 
 def reported(report: StopReport | None) -> Response:
     """Answer a request to stop: with the report, or that it stands and has not ended yet."""
-    return wire(Taken(result="ACCEPTED"), 202) if report is None else wire(report)
+    return wire(Taken(), 202) if report is None else wire(report)
 
 
+TAKEN: dict[int | str, dict[str, object]] = {200: says("Taken", "It has its effect.")}
 STOPPED: dict[int | str, dict[str, object]] = {
     200: says("StopReport", "It has really ended, or there was nothing to end."),
     202: says("Taken", "It stands, and the run has not ended yet."),

@@ -11,10 +11,12 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Message, Send
 
 from andon.core.command import Key
+from andon.core.row import Row
 from andon.errors import SessionError
 from andon.runtime.feed import Told
 from andon.serve.desk import Desk, InDesk, Place, Reader
-from andon.serve.shape import PROBLEMS
+from andon.serve.excerpt import Excerpt
+from andon.serve.shape import PROBLEMS, Id
 from andon.serve.verbs import SESSION, InSession
 
 router = APIRouter(tags=["events"], responses=PROBLEMS)
@@ -108,3 +110,29 @@ async def of_session(key: InSession, _who: Reader, desk: InDesk, after: After, _
     """Tell what a session does: every item from one on, then what passes by."""
     await desk.office.state(key)
     return EventStream(session_events(desk, key, after), desk.settings.keep_alive)
+
+
+@router.get("/runs/{run}/events", status_code=200, response_class=EventStream, responses=STREAM)
+async def of_run(run: Id, who: Reader, desk: InDesk, after: After, _place: Place) -> Response:
+    """Tell what a run does: every item of it from one on, then what passes by, until it has ended."""
+    row = await desk.row(who, run)
+    return EventStream(run_events(desk, row, after), desk.settings.keep_alive)
+
+
+async def run_events(desk: Desk, row: Row, after: int) -> AsyncGenerator[bytes]:
+    """Give all that a session tells of one run, until that has ended."""
+    try:
+        if not row.is_live and after >= row.n:
+            yield end_event("the run has ended")
+            return
+        excerpt, after = await Excerpt.begin(desk.office.substrate, row, after)
+        async with desk.office.follow(row.key, after=after) as batches:
+            async for batch in batches:
+                mine = excerpt.of(batch)
+                if mine:
+                    yield b"".join([one.wire or written(one) for one in mine])
+                if excerpt.ended:
+                    yield end_event("the run has ended")
+                    return
+    except SessionError as error:
+        yield end_event(str(error))
