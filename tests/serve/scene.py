@@ -86,10 +86,10 @@ class Scene:
         assert answer.status_code == 202, answer.text
         return answer.json()["run_id"]
 
-    async def push_and_wait(self, words: str = "please wait", **more: object) -> str:
+    async def push_and_wait(self, words: str = "please wait", *, by: str | None = None) -> str:
         """Say something that comes to the gate, and be there with it."""
         before = self.gate.arrived
-        run_id = await self.push(words, **more)
+        run_id = await self.push(words, by=by)
         await self.gate.reached(before + 1)
         return run_id
 
@@ -144,10 +144,13 @@ async def confirm(context: ToolContext, question: str) -> str:
 
 
 @asynccontextmanager
-async def scene(settings: Settings = FREE) -> AsyncGenerator[Scene]:
+async def scene(
+    settings: Settings = FREE, *, substrate: MemorySubstrate | None = None
+) -> AsyncGenerator[Scene]:
     """Serve on this machine, to anybody."""
     made = Scene()
-    async with serving({"trips": made.agent()}, MemorySubstrate(), settings) as server:
+    kept = substrate or MemorySubstrate()
+    async with serving({"trips": made.agent()}, kept, settings) as server:
         made.server = server
         async with httpx.AsyncClient(base_url=server.address, timeout=30) as client:
             made.client = client

@@ -1,5 +1,7 @@
 """The verbs over HTTP: each says what it did only when it is so."""
 
+from functools import partial
+
 import anyio
 import pytest
 
@@ -139,8 +141,9 @@ async def test_a_stopped_session_refuses_what_comes() -> None:
         await s.begin()
         await s.push_and_wait()
         assert (await s.post(f"{S1}:stop", now=True)).json()["result"] == "STOPPED"
-        refused = await s.post(f"{S1}/runs", input="hello", on_busy="reject")
-        assert (refused.status_code, "resume it first" in refused.json()["detail"]) == (409, True)
+        for policy in ("enqueue", "reject"):
+            refused = await s.post(f"{S1}/runs", input="hello", on_busy=policy)
+            assert (refused.status_code, "resume it first" in refused.json()["detail"]) == (409, True)
         await s.client.post(f"{S1}:resume")
         nothing = await s.client.post(f"{S1}:resume")
         assert nothing.status_code == 409
@@ -188,3 +191,32 @@ async def test_many_runs_are_cancelled_at_once() -> None:
         rest = await s.client.post("/apps/trips:cancel")
         assert (rest.json()["result"], len(rest.json()["reports"]), s.cuts) == ("STOPPED", 2, 3)
         assert (await s.client.post("/runs:cancel")).json()["result"] == "NOTHING_RUNNING"
+
+
+async def test_a_run_that_no_worker_has_taken_can_be_told_of_and_cancelled() -> None:
+    """It is in the mailbox, and so is what is asked of it; with its session it is gone."""
+    async with scene() as s:
+        await s.begin()
+        s.server.worker.drain()
+        run_id = await s.push("hello")
+        assert (await s.client.get(f"/runs/{run_id}")).json()["state"] == "queued"
+        for path, body in ((f"/runs/{run_id}:cancel", {"wait": 0}), (f"{S1}:cancel", {"run_id": run_id})):
+            assert (await s.client.post(path, json={**body, "wait": 0})).status_code == 202
+        await s.client.delete(S1)
+        assert (await s.client.get(f"/runs/{run_id}")).status_code == 404
+
+
+async def test_who_leaves_while_a_run_is_waited_for_leaves_nothing_behind() -> None:
+    """Nobody waits any more, and the run goes on."""
+    async with scene() as s:
+        await s.begin()
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(s.post, f"{S1}/runs", input="please wait", wait=600))
+            await s.gate.reached()
+            group.cancel_scope.cancel()
+        waits = s.server.office._waits  # pyright: ignore[reportPrivateUsage]
+        while waits:
+            await anyio.lowlevel.checkpoint()
+        rows = (await s.client.get("/runs")).json()["runs"]
+        assert [row["state"] for row in rows] == ["running"]
+        assert s.cuts == 0

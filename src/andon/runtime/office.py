@@ -120,7 +120,9 @@ class Office:
         by: str | None = None,
     ) -> str:
         """Say something, which becomes a run; gives its id. The same `run_id` twice is one run."""
-        await self.state(key)
+        state = await self.state(key)
+        if state.closed:
+            raise SessionError(f"session {key} was stopped: resume it first", "conflict")
         message = as_message(prompt)
         run_id = run_id or new_id()
         command = Push(
@@ -247,6 +249,7 @@ class Office:
         pushed = self._pushed.get(run_id)  # no worker has taken it yet
         if pushed is None or not await self.substrate.head(pushed.key):
             raise SessionError(f"there is no run {run_id!r}", "missing")
+        _check_pushed(await self.state(pushed.key), run_id)
         return pushed
 
     async def runs(self) -> list[Row]:
@@ -258,6 +261,7 @@ class Office:
         """Wait until a run has ended; None if `wait` was too short."""
 
         def look(state: SessionState) -> Row | None:
+            _check_pushed(state, run_id)
             return state.ended.get(run_id)
 
         return await self._look_until(key, wait, look)
@@ -361,6 +365,13 @@ def _effect(fate: Fate) -> Fate:
     if fate.problem is not None:
         raise SessionError(fate.problem, "conflict")
     return fate
+
+
+def _check_pushed(state: SessionState, run_id: str) -> None:
+    """Tell whoever pushed that it was refused, where it was."""
+    fate = state.fates.get(f"push-{run_id}")
+    if fate is not None:
+        _effect(fate)
 
 
 def _report_of(command: Cancel | Halt | Pause) -> Callable[[SessionState], StopReport | None]:

@@ -45,7 +45,7 @@ def create_app(
     app.state.desk = Desk(
         office, agents, settings=settings, worker=worker, authority=authority or authority_of(settings)
     )
-    problem.install(app)
+    problem.install(app, [route for router in ROUTERS for route in router.routes])
     for router in ROUTERS:
         app.include_router(router)
     add_page(app)

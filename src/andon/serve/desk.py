@@ -65,6 +65,11 @@ class Desk:
             raise missing(f"there is no session {key}: create it first")
         return key
 
+    def check_user(self, who: Who, app: str, user: str) -> None:
+        """Refuse a user whom somebody does not reach: nobody is told who there is."""
+        if not who.reaches(user):
+            raise missing(f"there is no user {user} of app {app} here")
+
     def check_app(self, app: str) -> None:
         """Refuse an app that nobody here answers for."""
         if app not in self.agents:

@@ -32,7 +32,7 @@ from andon.serve.shape import (
 router = APIRouter(tags=["runs"], responses=PROBLEMS)
 
 MOST = 1_000
-CURSOR = r"^[0-9]{1,12}\.[0-9]{1,9}_[A-Za-z0-9_.@+=~-]{1,128}$"
+CURSOR = r"^([0-9]{1,12}\.[0-9]{1,9}_[A-Za-z0-9_.@+=~-]{1,128})?$"
 
 
 class Filter(Struct, frozen=True, kw_only=True):
@@ -95,14 +95,14 @@ async def runs(
     session: GivenId = None,
     state: Annotated[list[RunState] | None, Query(description="In one of these states.")] = None,
     limit: Annotated[int, Query(ge=1, le=MOST, description="Tell of so many at most.")] = 100,
-    cursor: Annotated[str | None, Query(pattern=CURSOR, description="Go on with `next` of a page.")] = None,
+    cursor: Annotated[str, Query(pattern=CURSOR, description="Go on with `next` of a page.")] = "",
 ) -> Response:
     """Tell of runs, the newest first."""
     if user is not None and not who.reaches(user):
         raise missing(f"there is no user {user} here")
     states = None if state is None else frozenset(state)
     found = await chosen(desk.office, Filter(app=app, user=user or who.user, session=session, states=states))
-    if cursor is not None:
+    if cursor:
         found = [one for one in found if _place(one[0]) > _behind(cursor)]
     page = found[:limit]
     last = page[-1][0] if len(found) > limit else None

@@ -1,13 +1,16 @@
 """Problem: errors as RFC 9457 `application/problem+json`: what, which, and what now."""
 
 import math
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import cast
 
 import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
 
 from andon.core.text import clean, clean_all
 from andon.errors import SessionError, SessionProblem, UserError
@@ -96,9 +99,14 @@ def _of_validation(error: RequestValidationError) -> Response:
     return answer(HTTPStatus.UNPROCESSABLE_ENTITY, f"the request cannot be understood: {told}", errors=errors)
 
 
-def _of_http(error: HTTPException) -> Response:
+def _of_http(error: HTTPException, allowed: Iterable[str]) -> Response:
     status = HTTPStatus(error.status_code)
-    return answer(status, str(error.detail), headers=dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    detail = str(error.detail)
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(sorted(allowed))
+        detail = f"this takes {headers['Allow']} only"
+    return answer(status, detail, headers=headers)
 
 
 def _of_bug(request: Request, error: Exception) -> Response:
@@ -109,8 +117,9 @@ def _of_bug(request: Request, error: Exception) -> Response:
     )
 
 
-def install(app: FastAPI) -> None:
-    """Let an app answer every error with a problem."""
+def install(app: FastAPI, routes: Iterable[BaseRoute]) -> None:
+    """Let an app answer every error with a problem; of a wrong method, with those that its routes take."""
+    known = [route for route in routes if isinstance(route, APIRoute)]
 
     async def on_error(request: Request, error: Exception) -> Response:
         match error:
@@ -123,7 +132,9 @@ def install(app: FastAPI) -> None:
             case RequestValidationError():
                 return _of_validation(error)
             case HTTPException():
-                return _of_http(error)
+                path = request.url.path
+                matching = [route.methods or () for route in known if route.path_regex.match(path)]
+                return _of_http(error, {method for methods in matching for method in methods})
             case _:
                 return _of_bug(request, error)
 

@@ -112,7 +112,7 @@ async def steer(run: Id, who: Runner, desk: InDesk, body: SteeringRun) -> Respon
     return wire(Taken(run_id=run))
 
 
-@router.get("/runs/{run}", responses={200: says("Row", "The run.")})
+@router.get("/runs/{run:name}", responses={200: says("Row", "The run.")})
 async def get(run: Id, who: Reader, desk: InDesk) -> Response:
     """Tell of one run."""
     return wire(await desk.row(who, run))

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from socket import AF_INET, AF_INET6, create_server, socket
+from socket import AF_INET, AF_INET6, IPPROTO_TCP, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
 from types import FrameType
 
 import anyio
@@ -128,9 +128,9 @@ async def _listening(server: Server) -> AsyncGenerator[None]:
         try:
             yield
         finally:
+            if not server.should_exit:
+                server.leave()
             with anyio.CancelScope(shield=True):
-                if not server.should_exit:
-                    server.leave()
                 await server.gone.wait()
             group.cancel_scope.cancel()
 
@@ -151,12 +151,17 @@ async def serve(
 
 def listen(settings: Settings) -> socket:
     """Listen where the settings say; port 0 is any that is free."""
-    family = AF_INET6 if ":" in settings.host else AF_INET
+    # The protocol is named: asyncio sends small answers at once only where it sees that it is TCP.
+    listener = socket(AF_INET6 if ":" in settings.host else AF_INET, SOCK_STREAM, IPPROTO_TCP)
     try:
-        return create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+        listener.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+        listener.bind((settings.host, settings.port))
+        listener.listen(BACKLOG)
     except OSError as error:
+        listener.close()
         msg = f"it cannot listen on {settings.host}:{settings.port} ({error.strerror}): choose another port"
         raise UserError(msg) from error
+    return listener
 
 
 def config_of(app: object, settings: Settings) -> uvicorn.Config:

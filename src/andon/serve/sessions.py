@@ -9,9 +9,8 @@ from andon.core.session import SessionState
 from andon.ports import SessionInfo
 from andon.runtime.office import new_id
 from andon.serve.desk import Canceller, Desk, InDesk, Reader, Runner
-from andon.serve.problem import missing
 from andon.serve.shape import PROBLEMS, Creating, Id, JsonObject, Session, says, wire
-from andon.serve.verbs import SESSION, SESSIONS, InSession
+from andon.serve.verbs import NAMED, SESSIONS, InSession
 
 router = APIRouter(tags=["sessions"], responses=PROBLEMS)
 
@@ -65,11 +64,12 @@ async def begin(desk: Desk, key: Key, state: dict[str, object]) -> Response:
 async def create(app: Id, user: Id, who: Runner, desk: InDesk, body: Creating | None = None) -> Response:
     """Begin a session."""
     given = body or Creating()
+    desk.check_user(who, app, user)
     key = desk.key(who, app, user, given.session_id or new_id())
     return await begin(desk, key, given.state)
 
 
-@router.post(SESSION, responses={200: says("Session", "The session.")})
+@router.post(NAMED, responses={200: says("Session", "The session.")})
 async def create_named(
     key: InSession, _who: Runner, desk: InDesk, state: Annotated[JsonObject | None, Body()] = None
 ) -> Response:
@@ -77,7 +77,7 @@ async def create_named(
     return await begin(desk, key, state or {})
 
 
-@router.get(SESSION, responses={200: says("Session", "The session.")})
+@router.get(NAMED, responses={200: says("Session", "The session.")})
 async def get(key: InSession, _who: Reader, desk: InDesk) -> Response:
     """Tell of a session."""
     return wire(shown(await desk.office.state(key)))
@@ -92,14 +92,13 @@ async def sessions(
     limit: Annotated[int, Query(ge=1, le=MOST, description="Tell of so many at most.")] = MOST,
 ) -> Response:
     """Tell of a user's sessions, without what happened in them; what was used last comes first."""
-    if not who.reaches(user):
-        raise missing(f"there is no user {user} of app {app} here")
+    desk.check_user(who, app, user)
     found = sorted(await desk.office.sessions(app, user), key=lambda one: one.touched, reverse=True)
     return wire([listed(one) for one in found[:limit]])
 
 
 @router.delete(
-    SESSION,
+    NAMED,
     responses={
         200: {"description": "It is gone.", "content": {"application/json": {"schema": {"type": "null"}}}}
     },

@@ -34,15 +34,14 @@ Wait = Annotated[float, Field(ge=0, le=LONGEST_WAIT, allow_inf_nan=False)]
 
 
 def _writable(value: object) -> object:
-    """Refuse what could not be written down again: halves of characters, integers of more than 64 bits."""
+    """Refuse halves of characters, which JSON can say and nobody can write down."""
     try:
         msgspec.json.encode(value)
-    except (UnicodeEncodeError, OverflowError) as error:
-        raise ValueError(f"this cannot be written as JSON: {error}") from error
+    except UnicodeEncodeError as error:
+        raise ValueError(f"this cannot be written down: {error}") from error
     return value
 
 
-Json = Annotated[object, AfterValidator(_writable)]
 JsonObject = Annotated[dict[str, object], AfterValidator(_writable)]
 
 
@@ -52,11 +51,14 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+Words = Annotated[str, Field(min_length=1, pattern=r"\S")]  # providers refuse empty messages
+
+
 class TextPart(Body):
     """Words."""
 
     type: Literal["text"]
-    text: str
+    text: Words
 
 
 class ImagePart(Body):
@@ -68,7 +70,7 @@ class ImagePart(Body):
 
 
 Input = (
-    str
+    Words
     | Annotated[
         list[Annotated[TextPart | ImagePart, Field(discriminator="type")]],
         Field(min_length=1, max_length=MOST_PARTS),

@@ -1,6 +1,6 @@
 """Stream: what a session tells, as server-sent events, to readers that come, go and come again."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from starlette.types import Message, Send
 from andon.core.command import Key
 from andon.core.row import Row
 from andon.errors import SessionError
-from andon.runtime.feed import Told
+from andon.runtime.feed import MOST_AT_ONCE, Told
 from andon.serve.desk import Desk, InDesk, Place, Reader
 from andon.serve.excerpt import Excerpt
 from andon.serve.shape import PROBLEMS, Id
@@ -22,7 +22,7 @@ from andon.serve.verbs import SESSION, InSession
 router = APIRouter(tags=["events"], responses=PROBLEMS)
 
 MOST = 2**53
-EVENT_ID = r"^[0-9]{1,15}(\.[0-9.]{1,60})?$"
+EVENT_ID = r"^([0-9]{1,15}(\.[0-9.]{1,60})?)?$"
 ALIVE = b": alive\n\n"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -32,6 +32,12 @@ def written(one: Told) -> bytes:
     if not one.wire:
         one.wire = b"id: %s\nevent: %s\ndata: %s\n\n" % (one.id.encode(), one.kind.encode(), one.data)
     return one.wire
+
+
+def pieces(batch: Sequence[Told]) -> Iterator[bytes]:
+    """Write things down, several at once, but never more than a slow reader may hold up."""
+    for start in range(0, len(batch), MOST_AT_ONCE):
+        yield b"".join([one.wire or written(one) for one in batch[start : start + MOST_AT_ONCE]])
 
 
 def end_event(why: str) -> bytes:
@@ -55,11 +61,17 @@ class EventStream(StreamingResponse):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with aclosing(self._source), anyio.create_task_group() as group:
             group.start_soon(self._stay_alive, send)
+            await self._send_all(send)
+            group.cancel_scope.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_all(self, send: Send) -> None:
+        try:
             async for chunk in self._source:
                 self._sent += 1
                 await send(_body(chunk))
-            group.cancel_scope.cancel()
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except SessionError as error:
+            await send(_body(end_event(str(error))))
 
     async def _stay_alive(self, send: Send) -> None:
         while True:
@@ -74,33 +86,32 @@ def _body(chunk: bytes) -> Message:
 
 
 async def _after(
-    after: Annotated[
-        int | None, Query(ge=0, le=MOST, description="Tell what comes behind this item.")
-    ] = None,
-    last_event_id: Annotated[str | None, Header(pattern=EVENT_ID, description="What was told last.")] = None,
+    after: Annotated[int, Query(ge=0, le=MOST, description="Tell what comes behind this item.")] = 0,
+    last_event_id: Annotated[str, Header(pattern=EVENT_ID, description="What was told last.")] = "",
 ) -> int:
-    if after is not None or last_event_id is None:
-        return after or 0
-    return int(last_event_id.partition(".")[0])
+    return max(after, int(last_event_id.partition(".")[0] or 0))
 
 
 After = Annotated[int, Depends(_after)]
 
 
 async def session_events(desk: Desk, key: Key, after: int) -> AsyncGenerator[bytes]:
-    """Give all that a session tells, until it is deleted or the server ends."""
-    try:
-        async with desk.office.follow(key, after=after) as batches:
-            async for batch in batches:
-                yield b"".join([one.wire or written(one) for one in batch])
-    except SessionError as error:
-        yield end_event(str(error))
+    """Give all that a session tells, until it is deleted or the server ends, which is a `SessionError`."""
+    async with desk.office.follow(key, after=after) as batches:
+        async for batch in batches:
+            for piece in pieces(batch):
+                yield piece
 
 
+EVENT: dict[str, object] = {
+    "type": "object",
+    "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}},
+    "required": ["event", "data"],
+}
 STREAM: dict[int | str, dict[str, object]] = {
     200: {
         "description": "Events: `id` is an item's number, or that of a delta; `data` is JSON.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {"text/event-stream": {"schema": EVENT}},
     }
 }
 
@@ -121,18 +132,12 @@ async def of_run(run: Id, who: Reader, desk: InDesk, after: After, _place: Place
 
 async def run_events(desk: Desk, row: Row, after: int) -> AsyncGenerator[bytes]:
     """Give all that a session tells of one run, until that has ended."""
-    try:
-        if not row.is_live and after >= row.n:
-            yield end_event("the run has ended")
-            return
-        excerpt, after = await Excerpt.begin(desk.office.substrate, row, after)
-        async with desk.office.follow(row.key, after=after) as batches:
-            async for batch in batches:
-                mine = excerpt.of(batch)
-                if mine:
-                    yield b"".join([one.wire or written(one) for one in mine])
-                if excerpt.ended:
-                    yield end_event("the run has ended")
-                    return
-    except SessionError as error:
-        yield end_event(str(error))
+    if not row.is_live and after >= row.n:
+        yield end_event("the run has ended")
+        return
+    excerpt, after = await Excerpt.begin(desk.office.substrate, row, after)
+    async with desk.office.follow(row.key, after=after) as batches:
+        while not excerpt.ended:
+            for piece in pieces(excerpt.of(await anext(batches))):
+                yield piece
+    yield end_event("the run has ended")

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
+from starlette.convertors import Convertor, register_url_convertor
 
 from andon.core.command import Key
 from andon.serve.desk import Admin, Anyone, Canceller, InDesk, Runner
@@ -24,6 +25,25 @@ from andon.serve.shape import (
 
 SESSIONS = "/apps/{app}/users/{user}/sessions"
 SESSION = SESSIONS + "/{session}"
+VERBS = ("cancel", "stop", "pause", "resume", "answer", "steer", "push", "release")
+
+
+class Name(Convertor[str]):
+    """Part of a path that is no verb: with another method, `s:cancel` is a verb still, and not an id."""
+
+    regex = f"(?![^/]*:(?:{'|'.join(VERBS)})$)[^/]+"
+
+    def convert(self, value: str) -> str:
+        """Take it as it is."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Give it as it is."""
+        return value
+
+
+register_url_convertor("name", Name())
+NAMED = SESSIONS + "/{session:name}"
 
 router = APIRouter(tags=["sessions"], responses=PROBLEMS)
 
