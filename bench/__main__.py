@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
-from bench import a_chunk, b_turn, c_cycle, d_cancel, e_many, f_cold, g_memory, h_tree, i_loop
+from bench import a_chunk, b_turn, c_cycle, d_cancel, e_many, f_cold, g_memory, h_tree, i_loop, j_stream
 from bench.measure import Bench
 from bench.table import brief, claims, page, put_in, table
 
 BENCHES: tuple[Bench, ...] = tuple(
-    module.BENCH for module in (a_chunk, b_turn, c_cycle, d_cancel, e_many, f_cold, g_memory, h_tree, i_loop)
+    module.BENCH
+    for module in (a_chunk, b_turn, c_cycle, d_cancel, e_many, f_cold, g_memory, h_tree, i_loop, j_stream)
 )
 RESULTS = Path(__file__).parent / "results.md"
 README = Path(__file__).parent.parent / "README.md"
