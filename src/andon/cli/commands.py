@@ -14,6 +14,8 @@ from andon.cli.streams import FAILED, complain, flush, is_gone, output_failed, p
 # In the order of the help, which is that in which one needs them.
 MODULES = {
     "run": "run",
+    "serve": "serve",
+    "worker": "worker",
     "ps": "ps",
     "logs": "logs",
     "cancel": "cancel",
@@ -61,7 +63,7 @@ app = typer.Typer(
     name="andon",
     cls=Commands,
     help="Run agents that can be stopped, truthfully, at any moment.",
-    epilog='Begin with:  andon run app.py:agent "Plan my trip"',
+    epilog='Begin with:  andon run app.py:agent "Plan my trip"   or:  andon serve app.py:agent',
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -18,7 +18,7 @@ def load(target: str) -> Agent:
     if not colon or not place or not name:
         msg = f"{target!r} names no agent: {HOW}"
         raise UserError(msg)
-    module = _module(place)
+    module = module_of(place)
     try:
         found: object = getattr(module, name)
     except AttributeError:
@@ -31,11 +31,21 @@ def load(target: str) -> Agent:
 
 
 def _agents(module: ModuleType) -> str:
-    names = [name for name, value in vars(module).items() if isinstance(value, Agent)]
-    return f"its agents are: {', '.join(names)}" if names else "there is no Agent in it"
+    names = ", ".join(agents_in(module))
+    return f"its agents are: {names}" if names else "there is no Agent in it"
 
 
-def _module(place: str) -> ModuleType:
+def agents_in(module: ModuleType) -> dict[str, Agent]:
+    """Give the agents of a module by their variables, each once."""
+    found: dict[str, Agent] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, Agent) and all(value is not other for other in found.values()):
+            found[name] = value
+    return found
+
+
+def module_of(place: str, *, folder: Path | None = None) -> ModuleType:
+    """Import the module at a path, or of a name; with a folder, it must be from there."""
     if place.endswith(".py"):
         path = Path(place).resolve()
         if not path.is_file():
@@ -43,9 +53,11 @@ def _module(place: str) -> ModuleType:
             raise UserError(msg)
         folder, name = path.parent, path.stem
     else:
-        path, folder, name = None, Path.cwd(), place
+        path = None if folder is None else folder.joinpath(*place.split(".")).with_suffix(".py")
+        folder, name = folder or Path.cwd(), place
     # As `python path.py` does; a tool with isolate="process" finds its module there too.
-    sys.path.insert(0, str(folder))
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
     try:
         module = importlib.import_module(name)
     except (Exception, SystemExit) as error:
