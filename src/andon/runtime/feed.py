@@ -35,6 +35,7 @@ from andon.runtime.flight import Flight, passing_from_json, place_of, read_passi
 from andon.runtime.isolate import Job
 from andon.runtime.record import logger
 
+ENDS = "the server ends: read on at another, or when it is back"
 LONGEST = 4_096  # what the log holds; a reader that is further behind goes back to the journal
 MOST_AT_ONCE = 64
 FAR_BEHIND = 512  # things that a reader has not taken; it is given the sum of them instead
@@ -134,7 +135,7 @@ class Feed:
         """Listen no more; whoever reads is told so."""
         if self._job is not None:
             self._job.cancel()
-        self._fail(SessionError(f"nobody listens to session {self.key} any more", "closed"))
+        self._fail(SessionError(ENDS, "closed"))
 
     async def _listen(self) -> None:
         try:

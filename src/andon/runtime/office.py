@@ -36,7 +36,7 @@ from andon.core.stop import Cause, Source, Stop, StopReport, StopResult, as_stop
 from andon.errors import SessionError
 from andon.ports import SessionInfo, Substrate
 from andon.runtime.bell import wall_clock
-from andon.runtime.feed import Feed, Told
+from andon.runtime.feed import ENDS, Feed, Told
 from andon.runtime.kept import Kept
 from andon.runtime.prompt import Prompt, as_message
 
@@ -135,8 +135,7 @@ class Office:
             limits=limits,
         )
         if on_busy in {"reject", "steer"}:
-            fate = _effect(await self._ask(key, command))
-            return fate.run_id or run_id
+            return _effect(await self._ask(key, command)).run_id or run_id
         await self._send(key, command)
         self._pushed[run_id] = row_of_pushed(key, command)
         if len(self._pushed) > REMEMBERED:
@@ -207,9 +206,11 @@ class Office:
         command = Resume(id=f"resume-{run_id}", at=self.now(), by=by, run_id=run_id)
         return _effect(await self._ask(key, command)).run_id
 
-    async def answer(self, key: Key, answers: Mapping[str, object], *, by: str | None = None) -> str:
+    async def answer(
+        self, key: Key, answers: Mapping[str, object], *, run_id: str | None = None, by: str | None = None
+    ) -> str:
         """Answer questions; gives the id of the run that goes on."""
-        run_id = new_id()
+        run_id = run_id or new_id()
         command = Answer(id=f"answer-{run_id}", at=self.now(), by=by, run_id=run_id, answers=dict(answers))
         return _effect(await self._ask(key, command)).run_id or run_id
 
@@ -270,9 +271,9 @@ class Office:
 
     @asynccontextmanager
     async def follow(self, key: Key, *, after: int = 0) -> AsyncGenerator[AsyncIterator[Sequence[Told]]]:
-        """Read what a session tells from item number `after` on, for as long as it is told."""
+        """Read what a session tells from item number `after` on; what passes by counts from here on."""
         if self._closed:
-            raise SessionError("the server ends: read on at another, or when it is back", "closed")
+            raise SessionError(ENDS, "closed")
         await self.state(key)
         feed, readers = self._feeds.get(key, (None, 0))
         if feed is None or feed.failure is not None:
@@ -280,6 +281,7 @@ class Office:
         self._feeds[key] = (feed, readers + 1)
         reader = feed.read(after)
         try:
+            await feed.open()
             yield reader
         finally:
             await reader.aclose()

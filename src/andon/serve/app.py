@@ -8,7 +8,7 @@ from starlette.middleware.cors import CORSMiddleware
 from andon.runtime.agent import Agent
 from andon.runtime.office import Office
 from andon.runtime.worker import Worker
-from andon.serve import health, many, problem, reference, runs, sessions, stream, verbs
+from andon.serve import adk, health, live, many, problem, reference, run_live, runs, sessions, stream, verbs
 from andon.serve.auth import Authority
 from andon.serve.desk import Desk
 from andon.serve.guard import Guard
@@ -18,6 +18,9 @@ from andon.serve.tokens import authority_of
 
 # Verbs first: `…/sessions/{session}` would take `s:cancel` for an id.
 ROUTERS = (
+    adk.router,
+    run_live.router,
+    live.router,
     verbs.router,
     many.router,
     stream.router,

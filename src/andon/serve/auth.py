@@ -73,6 +73,12 @@ def token_of(connection: HTTPConnection) -> str:
     raise unknown("this needs a token: send the header 'Authorization: Bearer …'")
 
 
+def protocol_of(connection: HTTPConnection) -> str | None:
+    """Choose among the protocols that a WebSocket offers: a browser wants one of them back."""
+    offered: list[str] = connection.scope.get("subprotocols", [])
+    return next((one for one in offered if not one.startswith(SUBPROTOCOL)), next(iter(offered), None))
+
+
 def unknown(why: str) -> Problem:
     """Say that nobody knows who asks."""
     return Problem(HTTPStatus.UNAUTHORIZED, why)

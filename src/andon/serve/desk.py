@@ -15,8 +15,10 @@ from andon.runtime.agent import Agent
 from andon.runtime.office import Office
 from andon.runtime.worker import Worker
 from andon.serve.auth import Anybody, Authority, Scope, Who
+from andon.serve.presence import Presence
 from andon.serve.problem import Problem, missing, unprocessable
 from andon.serve.settings import Settings
+from andon.serve.shape import OnDisconnect
 
 
 class Desk:
@@ -37,6 +39,7 @@ class Desk:
         self.authority: Authority = authority or Anybody()
         self.worker = worker
         self.streams: Counter[str] = Counter()
+        self.presence = Presence(office)
 
     @contextmanager
     def streaming(self, who: Who) -> Generator[None]:
@@ -76,6 +79,12 @@ class Desk:
             known = ", ".join(sorted(self.agents))
             raise missing(f"there is no app {app!r} here: this server has {known}")
 
+    def grace(self, on_disconnect: OnDisconnect, grace: float | None) -> float | None:
+        """Give the seconds for which a run goes on without its client; None is to its end."""
+        if on_disconnect == "continue":
+            return None
+        return self.settings.disconnect_grace if grace is None else grace
+
     async def row(self, who: Who, run_id: str) -> Row:
         """Tell of a run; somebody else's is not there."""
         row = await self.office.run(run_id)
@@ -84,7 +93,7 @@ class Desk:
         return row
 
 
-def desk_of(connection: HTTPConnection) -> Desk:
+async def desk_of(connection: HTTPConnection) -> Desk:  # a function that is not async would run in a thread
     """Give the desk of the app that a request came to."""
     return connection.app.state.desk
 
@@ -105,7 +114,7 @@ class May:
     def __init__(self, scope: Scope) -> None:
         self.scope: Scope = scope
 
-    def __call__(self, who: Anyone) -> Who:
+    async def __call__(self, who: Anyone) -> Who:
         """Let them pass, or refuse them."""
         who.check(self.scope)
         return who
@@ -117,9 +126,9 @@ Reader = Annotated[Who, Depends(May("read"))]
 Admin = Annotated[Who, Depends(May("admin"))]
 
 
-async def _place(who: Anyone, desk: InDesk) -> AsyncGenerator[None]:
+async def _open(who: Anyone, desk: InDesk) -> AsyncGenerator[None]:
     with desk.streaming(who):
         yield
 
 
-Place = Annotated[None, Depends(_place)]
+Open = Annotated[None, Depends(_open)]

@@ -6,11 +6,16 @@ from typing import TypeVar
 import anyio
 from fastapi import Request
 
+from andon.errors import UserError
+from andon.serve.problem import Problem
+
 T = TypeVar("T")
 
 
 async def while_there(request: Request, awaited: Awaitable[T]) -> T | None:
     """Wait for something; None if the client goes away first. What is awaited must bear to be cut."""
+    found: T | None = None
+    failure: UserError | Problem | None = None
     async with anyio.create_task_group() as group:
 
         async def leave() -> None:
@@ -19,7 +24,11 @@ async def while_there(request: Request, awaited: Awaitable[T]) -> T | None:
             group.cancel_scope.cancel()
 
         group.start_soon(leave)
-        found = await awaited
+        try:
+            found = await awaited
+        except (UserError, Problem) as error:  # raised behind the group, which would hide it in another
+            failure = error
         group.cancel_scope.cancel()
-        return found
-    return None
+    if failure is not None:
+        raise failure
+    return found

@@ -8,9 +8,11 @@ from andon.core.command import Key
 from andon.core.items import MessageAdded, RunStarted
 from andon.core.journal import record_from_json
 from andon.core.row import Row
-from andon.runtime.office import Office
-from andon.serve.desk import Canceller, InDesk, Reader, Runner
+from andon.runtime.office import Office, new_id
+from andon.serve.auth import Who
+from andon.serve.desk import Canceller, Desk, InDesk, Reader, Runner
 from andon.serve.patience import while_there
+from andon.serve.presence import Leash
 from andon.serve.shape import (
     PROBLEMS,
     STOPPED,
@@ -19,6 +21,7 @@ from andon.serve.shape import (
     Ended,
     Id,
     Running,
+    Saying,
     SteeringRun,
     Taken,
     prompt_of,
@@ -42,6 +45,23 @@ _CREATED: dict[int | str, dict[str, object]] = {
 }
 
 
+async def say(desk: Desk, who: Who, key: Key, said: Saying, run_id: str) -> str:
+    """Say something to a session; gives the id of the run that it became, or joined."""
+    return await desk.office.push(
+        key,
+        prompt_of(said.input),
+        run_id=run_id,
+        on_busy=said.on_busy,
+        limits=None if said.limits is None else said.limits.limits(),
+        by=who.name,
+    )
+
+
+def named(key: Key, said: Saying) -> str:
+    """Give a run its id."""
+    return new_id() if said.idempotency_key is None else run_of(key, said.idempotency_key)
+
+
 @router.post(SESSION + ":push", status_code=202, responses=_CREATED)
 @router.post(SESSION + "/runs", status_code=202, responses=_CREATED)
 async def create(key: InSession, who: Runner, desk: InDesk, body: Running, request: Request) -> Response:
@@ -49,18 +69,22 @@ async def create(key: InSession, who: Runner, desk: InDesk, body: Running, reque
     desk.check_app(key.app)
     office = desk.office
     head = await office.substrate.head(key)
-    run_id = await office.push(
-        key,
-        prompt_of(body.input),
-        run_id=None if body.idempotency_key is None else run_of(key, body.idempotency_key),
-        on_busy=body.on_busy,
-        limits=None if body.limits is None else body.limits.limits(),
-        by=who.name,
-    )
-    row = await while_there(request, office.ended(key, run_id, body.wait)) if body.wait else None
+    run_id = named(key, body)
+    grace = desk.grace(body.on_disconnect, body.disconnect_grace)
+    leash = None if grace is None or not body.wait else Leash(key, run_id, grace)
+    with desk.presence.starts(leash):
+        run_id = await say(desk, who, key, body, run_id)
+        waited = await while_there(request, _wait(office, key, run_id, body.wait)) if body.wait else None
+        if waited is not None and leash is not None:
+            desk.presence.ended(leash.run_id)  # it has, or goes on in the background: nobody waits any more
+    row = None if waited is None else waited[0]
     answer = wire(await office.run(run_id), 202) if row is None else wire(await ended(office, row, head))
     answer.headers["Andon-Run-Id"] = run_id
     return answer
+
+
+async def _wait(office: Office, key: Key, run_id: str, wait: float) -> tuple[Row | None]:
+    return (await office.ended(key, run_id, wait),)
 
 
 async def ended(office: Office, row: Row, head: int) -> Ended:

@@ -17,6 +17,7 @@ from andon.runtime.office import Office
 from andon.runtime.worker import Worker
 from andon.serve.app import create_app
 from andon.serve.auth import check_bind
+from andon.serve.presence import Presence
 from andon.serve.settings import Settings
 from andon.serve.tokens import authority_of
 
@@ -28,7 +29,14 @@ LEAVE_WITHIN = 5  # seconds that answers under way have once all streams were to
 class Server(uvicorn.Server):
     """Uvicorn's, which lets the worker hand its sessions over before it stops to listen."""
 
-    def __init__(self, config: uvicorn.Config, listener: socket, office: Office, worker: Worker) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        listener: socket,
+        office: Office,
+        worker: Worker,
+        presence: Presence,
+    ) -> None:
         super().__init__(config)
         self._listener = listener
         self._bell = Bell()
@@ -36,6 +44,7 @@ class Server(uvicorn.Server):
         self._worked = False
         self.office = office
         self.worker = worker
+        self.presence = presence
         self.ready = anyio.Event()
         self.gone = anyio.Event()
 
@@ -86,6 +95,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         """Hand the sessions over, end the streams, and listen no more."""
+        self.presence.close()
         self.worker.drain()
         while not (self._worked or self.force_exit):
             await self._bell.wait(lambda: self._worked or self.force_exit)
@@ -114,7 +124,7 @@ async def serving(
                 drain_grace=settings.drain_grace,
             )
             app = create_app(office, agents, settings, worker=worker, authority=authority)
-            server = Server(config_of(app, settings), listener, office, worker)
+            server = Server(config_of(app, settings), listener, office, worker, app.state.desk.presence)
             async with _listening(server):
                 yield server
 

@@ -1,13 +1,16 @@
 """Sessions: conversations of a user with an app, in the shape in which ADK tells of them."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Response
 
 from andon.core.command import Key
+from andon.core.journal import record_from_json
 from andon.core.session import SessionState
 from andon.ports import SessionInfo
 from andon.runtime.office import new_id
+from andon.serve.adk_event import AdkEvent, history
 from andon.serve.desk import Canceller, Desk, InDesk, Reader, Runner
 from andon.serve.shape import PROBLEMS, Creating, Id, JsonObject, Session, says, wire
 from andon.serve.verbs import NAMED, SESSIONS, InSession
@@ -17,7 +20,7 @@ router = APIRouter(tags=["sessions"], responses=PROBLEMS)
 MOST = 1_000
 
 
-def shown(state: SessionState) -> Session:
+def shown(state: SessionState, events: Sequence[AdkEvent] = ()) -> Session:
     """Tell of a session."""
     waiting, live = state.waiting, state.live
     return Session(
@@ -25,6 +28,7 @@ def shown(state: SessionState) -> Session:
         app_name=state.key.app,
         user_id=state.key.user,
         state={} if state.created is None else state.created.state,
+        events=events,
         last_update_time=state.touched,
         live_run_id=None if live is None else live.run_id,
         queued_run_ids=[queued.run_id for queued in state.queue],
@@ -66,7 +70,7 @@ async def create(app: Id, user: Id, who: Runner, desk: InDesk, body: Creating | 
     given = body or Creating()
     desk.check_user(who, app, user)
     key = desk.key(who, app, user, given.session_id or new_id())
-    return await begin(desk, key, given.state)
+    return await begin(desk, key, given.state or {})
 
 
 @router.post(NAMED, responses={200: says("Session", "The session.")})
@@ -79,8 +83,11 @@ async def create_named(
 
 @router.get(NAMED, responses={200: says("Session", "The session.")})
 async def get(key: InSession, _who: Reader, desk: InDesk) -> Response:
-    """Tell of a session."""
-    return wire(shown(await desk.office.state(key)))
+    """Tell of a session, and of all that was said in it."""
+    state = await desk.office.state(key)
+    records = await desk.office.substrate.read(key)
+    entries = [entry for _, record in records for entry in record_from_json(record)]
+    return wire(shown(state, history(entries)))
 
 
 @router.get(SESSIONS, responses={200: _SESSIONS})

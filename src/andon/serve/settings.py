@@ -36,6 +36,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     streams_per_user: int = 100
     keep_alive: float = 15.0
     drain_grace: float = 10.0
+    disconnect_grace: float = 0.0
     concurrency: int = 100
 
     @property

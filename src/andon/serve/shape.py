@@ -29,6 +29,8 @@ POINTS = {"stream": Point.STREAM, "model": Point.MODEL, "tools": Point.TOOLS}
 
 Id = Annotated[str, Path(pattern=PATTERN)]
 GivenId = Annotated[str, Field(pattern=PATTERN)]
+OnDisconnect = Literal["cancel", "continue"]
+Grace = Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Wait = Annotated[float, Field(ge=0, le=LONGEST_WAIT, allow_inf_nan=False)]
 
@@ -108,14 +110,21 @@ class Bounds(Body):
         return Limits(**self.model_dump())
 
 
-class Running(Body):
+class Saying(Body):
     """Something to say to a session, which becomes a run."""
 
     input: Input
     on_busy: OnBusy = "enqueue"
     limits: Bounds | None = None
     idempotency_key: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
+
+
+class Running(Saying):
+    """The same, how long to wait for its end, and what becomes of it if the client goes away meanwhile."""
+
     wait: Annotated[float, Field(ge=0, le=LONGEST_RUN, allow_inf_nan=False)] = 0.0
+    on_disconnect: OnDisconnect = "continue"
+    disconnect_grace: Grace | None = None
 
 
 class HowToStop(Body):
@@ -204,7 +213,7 @@ class Creating(Body):
     session_id: Annotated[
         GivenId | None, Field(validation_alias=AliasChoices("session_id", "sessionId", "id"))
     ] = None
-    state: JsonObject = {}
+    state: JsonObject | None = None
 
 
 class Answering(Body):

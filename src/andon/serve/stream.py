@@ -1,20 +1,20 @@
 """Stream: what a session tells, as server-sent events, to readers that come, go and come again."""
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Annotated
 
 import anyio
 import msgspec
 from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.responses import StreamingResponse
-from starlette.types import Message, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from andon.core.command import Key
 from andon.core.row import Row
 from andon.errors import SessionError
 from andon.runtime.feed import MOST_AT_ONCE, Told
-from andon.serve.desk import Desk, InDesk, Place, Reader
+from andon.serve.desk import Desk, InDesk, Open, Reader
 from andon.serve.excerpt import Excerpt
 from andon.serve.shape import PROBLEMS, Id
 from andon.serve.verbs import SESSION, InSession
@@ -50,16 +50,28 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, source: AsyncGenerator[bytes], keep_alive: float) -> None:
+    def __init__(
+        self,
+        source: AsyncGenerator[bytes],
+        keep_alive: float,
+        *,
+        when_cut: Callable[[str], bytes] = end_event,
+    ) -> None:
         super().__init__(source, headers=HEADERS)
+        self._when_cut = when_cut
         self._source = source
         self._keep_alive = keep_alive
         self._sent = 0
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer; however that ends, the source is closed, even if nothing was asked of it yet."""
+        async with aclosing(self._source):
+            await super().__call__(scope, receive, send)
+
     async def stream_response(self, send: Send) -> None:
         """Send it all, and a sign of life wherever it is silent for long."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async with aclosing(self._source), anyio.create_task_group() as group:
+        async with anyio.create_task_group() as group:
             group.start_soon(self._stay_alive, send)
             await self._send_all(send)
             group.cancel_scope.cancel()
@@ -71,7 +83,7 @@ class EventStream(StreamingResponse):
                 self._sent += 1
                 await send(_body(chunk))
         except SessionError as error:
-            await send(_body(end_event(str(error))))
+            await send(_body(self._when_cut(str(error))))
 
     async def _stay_alive(self, send: Send) -> None:
         while True:
@@ -95,9 +107,19 @@ async def _after(
 After = Annotated[int, Depends(_after)]
 
 
+@asynccontextmanager
+async def _reading(
+    desk: Desk, key: Key, place: str | Key | None, after: int
+) -> AsyncGenerator[AsyncIterator[Sequence[Told]]]:
+    """Follow a session; whoever has read before is there for what they began."""
+    with desk.presence.reads(place):
+        async with desk.office.follow(key, after=after) as batches:
+            yield batches
+
+
 async def session_events(desk: Desk, key: Key, after: int) -> AsyncGenerator[bytes]:
     """Give all that a session tells, until it is deleted or the server ends, which is a `SessionError`."""
-    async with desk.office.follow(key, after=after) as batches:
+    async with _reading(desk, key, key if after else None, after) as batches:
         async for batch in batches:
             for piece in pieces(batch):
                 yield piece
@@ -117,14 +139,14 @@ STREAM: dict[int | str, dict[str, object]] = {
 
 
 @router.get(SESSION + "/events", status_code=200, response_class=EventStream, responses=STREAM)
-async def of_session(key: InSession, _who: Reader, desk: InDesk, after: After, _place: Place) -> Response:
+async def of_session(key: InSession, _who: Reader, desk: InDesk, after: After, _open: Open) -> Response:
     """Tell what a session does: every item from one on, then what passes by."""
     await desk.office.state(key)
     return EventStream(session_events(desk, key, after), desk.settings.keep_alive)
 
 
 @router.get("/runs/{run}/events", status_code=200, response_class=EventStream, responses=STREAM)
-async def of_run(run: Id, who: Reader, desk: InDesk, after: After, _place: Place) -> Response:
+async def of_run(run: Id, who: Reader, desk: InDesk, after: After, _open: Open) -> Response:
     """Tell what a run does: every item of it from one on, then what passes by, until it has ended."""
     row = await desk.row(who, run)
     return EventStream(run_events(desk, row, after), desk.settings.keep_alive)
@@ -135,9 +157,11 @@ async def run_events(desk: Desk, row: Row, after: int) -> AsyncGenerator[bytes]:
     if not row.is_live and after >= row.n:
         yield end_event("the run has ended")
         return
+    place = row.run_id if after else None
     excerpt, after = await Excerpt.begin(desk.office.substrate, row, after)
-    async with desk.office.follow(row.key, after=after) as batches:
+    async with _reading(desk, row.key, place, after) as batches:
         while not excerpt.ended:
             for piece in pieces(excerpt.of(await anext(batches))):
                 yield piece
+        desk.presence.ended(row.run_id)
     yield end_event("the run has ended")
