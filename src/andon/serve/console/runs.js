@@ -31,10 +31,11 @@ export class Runs {
     if (!document.hidden) {
       try {
         const state = new FormData(this.filter).get("state");
-        const query = new URLSearchParams({ limit: MOST, ...(state ? { state } : {}) });
+        const query = new URLSearchParams({ limit: MOST });
+        for (const one of state.split(" ").filter(Boolean)) query.append("state", one);
         const found = await get(`/runs?${query}`);
         if (turn !== this.turn) return;
-        this.show(found.runs, found.total ?? found.runs.length);
+        this.show(found.runs, found.next !== null);
         this.onHealth("");
       } catch (error) {
         this.onHealth(error.status ? error.message : "The server cannot be reached; trying again.");
@@ -43,7 +44,7 @@ export class Runs {
     if (turn === this.turn) this.timer = setTimeout(() => this.look(), EVERY);
   }
 
-  show(runs, total) {
+  show(runs, areMore) {
     const words = new FormData(this.filter).get("text").trim().toLowerCase();
     const wanted = words ? runs.filter((row) => told(row).includes(words)) : runs;
     const now = Date.now() / 1000;
@@ -61,8 +62,9 @@ export class Runs {
       this.rows.delete(runId);
     }
     const live = runs.filter((row) => LIVE.has(row.state)).length;
-    const more = total > runs.length ? `, the newest ${runs.length} of ${total} shown` : "";
-    write(this.count, wanted.length ? `${wanted.length} runs, ${live} live${more}` : "No runs to show.");
+    const more = areMore ? `; the newest ${runs.length} are shown` : "";
+    const named = wanted.length === 1 ? "1 run" : `${wanted.length} runs`;
+    write(this.count, wanted.length ? `${named}, ${live} live${more}` : "No runs to show.");
   }
 
   add(runId) {

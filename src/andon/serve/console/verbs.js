@@ -89,7 +89,7 @@ export class Verbs {
       const said = words.value.trim();
       if (!said) return;
       await this.do(async () => {
-        await post(`/runs/${this.row.run_id}:steer`, { message: said, when: when.value });
+        await post(`/runs/${this.row.run_id}:steer`, { input: said, when: when.value });
         words.value = "";
         this.say("Said.");
       });
