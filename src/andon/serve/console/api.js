@@ -1,6 +1,8 @@
 // Api: what the console asks of the server, and the events that it reads from there.
 
 const TOKEN = "andon-token";
+const FIRST_PAUSE = 500; // milliseconds before a lost connection is opened again; then twice as long, and so on
+const LONGEST_PAUSE = 10_000;
 let askForToken = async () => null;
 
 export class Problem extends Error {
@@ -10,29 +12,24 @@ export class Problem extends Error {
   }
 }
 
+// `ask(why)` gives a token, or null if there is none.
 export function onTokenNeeded(ask) {
   askForToken = ask;
 }
 
-function headers(more = {}) {
-  const token = sessionStorage.getItem(TOKEN);
-  return token ? { ...more, Authorization: `Bearer ${token}` } : more;
-}
-
-async function send(path, options, again = true) {
-  const response = await fetch(path, { ...options, headers: headers(options.headers) });
-  if (response.status === 401 && again) {
-    const token = await askForToken();
-    if (token) {
-      sessionStorage.setItem(TOKEN, token);
-      return send(path, options, false);
-    }
+async function send(path, options) {
+  for (;;) {
+    const token = sessionStorage.getItem(TOKEN);
+    const headers = token ? { ...options.headers, Authorization: `Bearer ${token}` } : options.headers;
+    const response = await fetch(path, { ...options, headers });
+    if (response.ok) return response;
+    const problem = new Problem(response.status, await response.json().catch(() => ({})));
+    if (response.status !== 401) throw problem;
+    if (sessionStorage.getItem(TOKEN) !== token) continue; // another request was given one meanwhile
+    const given = await askForToken(problem.message);
+    if (!given) throw problem;
+    sessionStorage.setItem(TOKEN, given);
   }
-  if (!response.ok) {
-    const body = await response.json().catch(() => ({}));
-    throw new Problem(response.status, body);
-  }
-  return response;
 }
 
 export async function get(path) {
@@ -40,12 +37,8 @@ export async function get(path) {
 }
 
 export async function post(path, body = {}) {
-  const response = await send(path, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(body),
-  });
-  return response.json();
+  const headers = { "Content-Type": "application/json" };
+  return (await send(path, { method: "POST", headers, body: JSON.stringify(body) })).json();
 }
 
 export function sessionPath(row) {
@@ -53,29 +46,48 @@ export function sessionPath(row) {
   return `/apps/${app}/users/${user}/sessions/${session}`;
 }
 
-// Reads server-sent events until the stream says that it has ended, or `signal` is aborted. A connection
-// that is lost is opened again behind the last event that came.
-export async function follow(path, take, { signal, onState }) {
+// Reads server-sent events until `isOver()` when a stream ends, or `signal` is aborted. A connection that is
+// lost is opened again behind the last event that came. A page that nobody sees reads nothing: browsers open
+// six connections to a server, and the buttons of another tab need one.
+export async function follow(path, take, { signal, isOver, onState }) {
   let last = null;
-  let pause = 500;
+  let pause = FIRST_PAUSE;
   while (!signal.aborted) {
+    await seen(signal);
+    const hidden = whenHidden();
     try {
-      const more = last === null ? {} : { "Last-Event-ID": last };
-      const response = await send(path, { headers: { Accept: "text/event-stream", ...more }, signal });
+      const headers = { Accept: "text/event-stream", ...(last === null ? {} : { "Last-Event-ID": last }) };
+      const response = await send(path, { headers, signal: AbortSignal.any([signal, hidden.signal]) });
       onState("connected");
-      pause = 500;
+      pause = FIRST_PAUSE;
       for await (const event of events(response.body)) {
         if (event.id) last = event.id;
-        if (event.kind === "end") return;
-        if (event.data) take(event.kind, JSON.parse(event.data));
+        if (event.kind !== "end" && event.data) take(event.kind, JSON.parse(event.data));
       }
+      if (isOver()) return;
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof Problem && error.status < 500 && error.status !== 429) throw error;
+    } finally {
+      hidden.abort();
     }
+    if (document.hidden) continue;
     onState("reconnecting");
     await new Promise((resolve) => setTimeout(resolve, pause));
-    pause = Math.min(pause * 2, 10_000);
+    pause = Math.min(pause * 2, LONGEST_PAUSE);
+  }
+}
+
+function whenHidden() {
+  const hidden = new AbortController();
+  const look = () => document.hidden && hidden.abort();
+  document.addEventListener("visibilitychange", look, { signal: hidden.signal });
+  return hidden;
+}
+
+async function seen(signal) {
+  while (document.hidden && !signal.aborted) {
+    await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
   }
 }
 

@@ -5,10 +5,12 @@ import { make, sign, write } from "./dom.js";
 import { Runs } from "./runs.js";
 import { Timeline } from "./timeline.js";
 import { Verbs, askToken, newRun } from "./verbs.js";
-import { LIVE, STATES, cost, seconds, tokens } from "./words.js";
+import { STATES, age, cost, tokens } from "./words.js";
 
 const main = document.getElementById("main");
 const health = document.getElementById("health");
+const key = document.getElementById("key");
+const AGAIN = 1000; // milliseconds
 const runs = new Runs({
   list: document.getElementById("runs"),
   count: document.getElementById("count"),
@@ -17,12 +19,27 @@ const runs = new Runs({
 });
 
 let asking = null;
-onTokenNeeded(() => (asking ||= askToken().finally(() => (asking = null))));
+let withheld = false;
+onTokenNeeded(async (why) => {
+  if (withheld) return null;
+  asking ||= askToken(why).finally(() => (asking = null));
+  const token = await asking;
+  withheld = !token;
+  key.hidden = !withheld;
+  return token;
+});
+key.addEventListener("click", () => {
+  withheld = false;
+  key.hidden = true;
+  runs.look();
+  show();
+});
 
 let open = null;
 
 function go(runId) {
   location.hash = `#/runs/${runId}`;
+  main.focus();
 }
 
 function show() {
@@ -31,74 +48,64 @@ function show() {
   runs.choose(runId || null);
   document.body.classList.toggle("looks", Boolean(runId));
   if (!runId) {
+    document.title = "Andon";
     main.replaceChildren(make("p", { className: "empty" }, "Choose a run, or begin a new one."));
     return;
   }
-  open = new AbortController();
-  look(runId, open.signal).catch((error) => {
-    main.replaceChildren(make("p", { className: "empty failed", role: "alert" }, error.message));
+  const mine = (open = new AbortController());
+  look(runId, mine.signal).catch((error) => {
+    if (mine.signal.aborted) return;
+    const words = error.status ? error.message : "The server cannot be reached; trying again.";
+    main.replaceChildren(make("p", { className: "empty failed", role: "alert" }, words));
+    if (!error.status) setTimeout(() => mine.signal.aborted || show(), AGAIN);
   });
 }
 
 async function look(runId, signal) {
-  const row = await get(`/runs/${encodeURIComponent(runId)}`);
+  const path = `/runs/${encodeURIComponent(runId)}`;
+  const row = await get(path);
   if (signal.aborted) return;
   const head = new Head(row);
-  const verbs = new Verbs({ row, onRun: go });
+  const verbs = new Verbs({ row, onRun: go, onChange: refresh });
   const story = make("div", { className: "timeline", tabIndex: 0, role: "log", ariaLabel: "Timeline", ariaLive: "off" });
-  const timeline = new Timeline({
-    element: story,
-    onQuestion: (question) => verbs.ask(question),
-    onEnd: async (outcome) => {
-      verbs.waits(outcome);
-      await refresh();
-    },
-  });
+  const timeline = new Timeline({ element: story, onEnd: refresh });
   main.replaceChildren(head.element, story, verbs.element);
 
   async function refresh() {
-    const fresh = await get(`/runs/${encodeURIComponent(runId)}`);
-    if (signal.aborted) return;
+    const fresh = await get(path).catch(() => null); // what is lost here comes with the next look
+    if (signal.aborted || !fresh) return;
     head.update(fresh);
     verbs.update(fresh);
-    return fresh;
+    timeline.know(fresh);
   }
 
-  const timer = setInterval(() => {
-    if (!document.hidden && LIVE.has(head.row.state)) refresh().catch(() => {});
-    head.tick();
-  }, 1000);
+  const timer = setInterval(() => (document.hidden ? null : refresh()), AGAIN);
   signal.addEventListener("abort", () => clearInterval(timer));
-  await follow(`/runs/${encodeURIComponent(runId)}/events`, (kind, event) => timeline.take({ type: kind, ...event }), {
+  await follow(`${path}/events`, (kind, event) => timeline.take({ type: kind, ...event }), {
     signal,
+    isOver: () => timeline.over,
     onState: (state) => head.connection(state),
   });
-  head.connection("ended");
 }
 
 class Head {
   constructor(row) {
-    this.state = make("span", { className: "state" });
+    this.state = make("span", { className: "state", role: "status" });
     this.facts = make("p", { className: "facts dim" });
-    this.link = make("span", { className: "connection", role: "status" });
+    this.spent = make("span", { className: "dim" });
+    this.link = make("span", { className: "connection failed", role: "status" });
     this.back = make("a", { href: "#/", className: "back" }, "← Runs");
-    this.element = make("header", { className: "head" }, this.back, make("h2", {}, row.prompt || "Run"), make("p", {}, this.state, " ", this.link), this.facts);
+    this.element = make("header", { className: "head" }, this.back, make("h2", {}, row.prompt || "Run"), make("p", {}, this.state, this.spent, " ", this.link), this.facts);
     this.update(row);
   }
 
   update(row) {
-    this.row = row;
+    if (this.element.dataset.state !== row.state) this.state.replaceChildren(sign(STATES[row.state]), ` ${STATES[row.state][1]}`);
     this.element.dataset.state = row.state;
-    this.state.replaceChildren(sign(STATES[row.state]), ` ${STATES[row.state][1]}`);
     document.title = `${STATES[row.state][0]} ${row.prompt || row.run_id} · Andon`;
-    this.tick();
-  }
-
-  tick() {
-    const row = this.row;
-    const age = seconds(Math.max(0, (row.ended || Date.now() / 1000) - (row.began || row.queued)));
-    const facts = [`${row.app} · ${row.user} · ${row.session}`, `run ${row.run_id}`, row.step, age, tokens(row.usage), cost(row.usage)];
-    write(this.facts, facts.filter(Boolean).join(" · "));
+    const spent = [row.step, age(row, Date.now() / 1000), tokens(row.usage), cost(row.usage)];
+    write(this.spent, ["", ...spent.filter(Boolean)].join(" · "));
+    write(this.facts, `${row.app} · ${row.user} · session ${row.session} · run ${row.run_id}`);
   }
 
   connection(state) {
@@ -108,5 +115,9 @@ class Head {
 
 document.getElementById("new-run").addEventListener("click", () => newRun(go).catch((error) => write(health, error.message)));
 window.addEventListener("hashchange", show);
+document.addEventListener("pointerdown", (event) => {
+  const menu = document.querySelector(".menu[open]");
+  if (menu && !menu.contains(event.target)) menu.open = false;
+});
 show();
-runs.start();
+runs.look();

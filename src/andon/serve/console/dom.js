@@ -20,3 +20,13 @@ export function write(element, text) {
 export function sign([mark, words]) {
   return make("span", { className: "sign", role: "img", ariaLabel: words }, mark);
 }
+
+// Moves the focus among elements with the arrow keys, Home and End; gives the one that has it then.
+export function step(event, elements) {
+  const at = elements.indexOf(document.activeElement);
+  const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: elements.length - 1 }[event.key];
+  if (at < 0 || !elements[to]) return null;
+  event.preventDefault();
+  elements[to].focus();
+  return elements[to];
+}

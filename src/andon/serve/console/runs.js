@@ -1,8 +1,8 @@
 // Runs: the list of runs, kept in step with the server; a row is touched only when it has changed.
 
 import { get } from "./api.js";
-import { make, write } from "./dom.js";
-import { LIVE, STATES, cost, seconds, tokens } from "./words.js";
+import { make, step, write } from "./dom.js";
+import { LIVE, STATES, age, cost, tokens } from "./words.js";
 
 const EVERY = 1000; // milliseconds between two looks, while the page is seen
 const MOST = 1000;
@@ -13,39 +13,42 @@ export class Runs {
     this.count = count;
     this.filter = filter;
     this.onHealth = onHealth;
+    this.found = { runs: [], next: null };
     this.rows = new Map();
     this.current = null;
-    filter.addEventListener("input", () => this.look());
+    this.stop = null; // the one link that Tab reaches: a thousand would be in the way
+    filter.elements.state.addEventListener("change", () => this.look());
+    filter.elements.text.addEventListener("input", () => this.show());
     filter.addEventListener("submit", (event) => event.preventDefault());
-    list.addEventListener("keydown", (event) => this.step(event));
+    list.addEventListener("keydown", (event) => step(event, [...list.querySelectorAll("a")]));
+    list.addEventListener("focusin", (event) => this.reach(event.target.closest("a")));
     document.addEventListener("visibilitychange", () => this.look());
-  }
-
-  start() {
-    this.look();
   }
 
   async look() {
     clearTimeout(this.timer);
     const turn = (this.turn = (this.turn || 0) + 1);
+    const began = performance.now();
     if (!document.hidden) {
       try {
-        const state = new FormData(this.filter).get("state");
         const query = new URLSearchParams({ limit: MOST });
-        for (const one of state.split(" ").filter(Boolean)) query.append("state", one);
+        for (const one of this.filter.elements.state.value.split(" ").filter(Boolean)) query.append("state", one);
         const found = await get(`/runs?${query}`);
         if (turn !== this.turn) return;
-        this.show(found.runs, found.next !== null);
+        this.found = found;
+        this.show();
         this.onHealth("");
       } catch (error) {
+        if (turn !== this.turn) return;
         this.onHealth(error.status ? error.message : "The server cannot be reached; trying again.");
       }
     }
-    if (turn === this.turn) this.timer = setTimeout(() => this.look(), EVERY);
+    this.timer = setTimeout(() => this.look(), Math.max(EVERY, 4 * (performance.now() - began)));
   }
 
-  show(runs, areMore) {
-    const words = new FormData(this.filter).get("text").trim().toLowerCase();
+  show() {
+    const { runs, next } = this.found;
+    const words = this.filter.elements.text.value.trim().toLowerCase();
     const wanted = words ? runs.filter((row) => told(row).includes(words)) : runs;
     const now = Date.now() / 1000;
     const seen = new Set();
@@ -61,34 +64,32 @@ export class Runs {
       item.element.remove();
       this.rows.delete(runId);
     }
-    const live = runs.filter((row) => LIVE.has(row.state)).length;
-    const more = areMore ? `; the newest ${runs.length} are shown` : "";
+    if (!this.stop?.isConnected) this.reach((this.rows.get(this.current)?.element || this.list).querySelector("a"));
+    const live = wanted.filter((row) => LIVE.has(row.state)).length;
+    const more = next === null ? "" : `; the newest ${runs.length} are looked at`;
     const named = wanted.length === 1 ? "1 run" : `${wanted.length} runs`;
-    write(this.count, wanted.length ? `${named}, ${live} live${more}` : "No runs to show.");
+    write(this.count, wanted.length ? `${named}, ${live} live${more}` : `No runs to show${more}.`);
   }
 
   add(runId) {
     const item = new Row(runId);
     this.rows.set(runId, item);
-    item.choose(runId === this.current);
+    if (runId === this.current) this.choose(runId);
     return item;
   }
 
   choose(runId) {
     this.rows.get(this.current)?.choose(false);
     this.current = runId;
-    this.rows.get(runId)?.choose(true);
+    const item = this.rows.get(runId);
+    item?.choose(true);
+    if (item) this.reach(item.link);
   }
 
-  step(event) {
-    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!by) return;
-    const links = [...this.list.querySelectorAll("a")];
-    const next = links[links.indexOf(document.activeElement) + by];
-    if (next) {
-      event.preventDefault();
-      next.focus();
-    }
+  reach(link) {
+    if (this.stop) this.stop.tabIndex = -1;
+    this.stop = link;
+    if (link) link.tabIndex = 0;
   }
 }
 
@@ -97,14 +98,14 @@ class Row {
     this.sign = make("span", { className: "sign", ariaHidden: "true" });
     this.state = make("span", { className: "state" });
     this.prompt = make("span", { className: "prompt" });
-    this.where = make("span", { className: "where" });
+    this.where = document.createTextNode("");
+    this.age = make("span", { className: "facts" });
     this.facts = make("span", { className: "facts" });
     this.link = make(
       "a",
-      { href: `#/runs/${runId}` },
-      make("span", { className: "line" }, this.sign, this.prompt),
-      make("span", { className: "line dim" }, this.where, this.facts),
-      this.state,
+      { href: `#/runs/${runId}`, tabIndex: -1 },
+      make("span", { className: "line" }, this.sign, this.prompt, this.age),
+      make("span", { className: "line dim" }, make("span", { className: "where" }, this.state, this.where), this.facts),
     );
     this.element = make("li", {}, this.link);
     this.was = "";
@@ -119,11 +120,10 @@ class Row {
       write(this.sign, mark);
       write(this.state, words);
       write(this.prompt, row.prompt || row.run_id);
-      write(this.where, `${row.app} · ${row.user}`);
+      write(this.where, ` · ${row.app} · ${row.user}`);
+      write(this.facts, [row.step, tokens(row.usage), cost(row.usage)].filter(Boolean).join(" · "));
     }
-    const age = seconds(Math.max(0, (row.ended || now) - (row.began || row.queued)));
-    const facts = [row.step, age, tokens(row.usage), cost(row.usage)];
-    write(this.facts, facts.filter(Boolean).join(" · "));
+    write(this.age, age(row, now));
   }
 
   choose(chosen) {

@@ -3,34 +3,60 @@
 // Nothing here is shown before an event says so: a run is "cancelled" only once its journal has it.
 
 import { make, write } from "./dom.js";
-import { TOOL_STATES, asked, cause, cost, report, seconds, tokens } from "./words.js";
+import { TOOL_STATES, asked, cause, cost, payload, report, seconds, tokens } from "./words.js";
 
 const LONG = 2000; // characters of a result that are shown at first
+const MANY = 300; // characters of a call's arguments that are shown
 
 export class Timeline {
-  constructor({ element, onQuestion, onEnd }) {
+  constructor({ element, onEnd }) {
     this.element = element;
-    this.onQuestion = onQuestion;
+    this.over = ""; // how it ended
+    this.measured = false;
     this.onEnd = onEnd;
     this.groups = new Map();
     this.calls = new Map();
-    this.groups.set("", new Group(element, ""));
+    this.groups.set("[]", new Group(element, ""));
   }
 
   take(event) {
     const path = event.path || [];
-    const handle = this[event.type];
+    this.stay();
+    this[event.type]?.(event, this.group(path), path);
+  }
+
+  // A run that waits for an answer has told its end; if somebody cancels it then, only its row says so.
+  know(row) {
+    if (this.over !== "interrupt" || row.state !== "cancelled") return;
+    this.over = "cancelled";
+    this.stay();
+    this.element.append(ending({ stop_reason: "cancelled", cancelled: row.cancelled }));
+  }
+
+  // Whoever reads the end stays there; measured once a frame, not for every word.
+  stay() {
+    if (this.measured) return;
+    this.measured = true;
     const stays = near(this.element);
-    if (handle) handle.call(this, event, this.group(path), path);
-    if (stays) this.element.scrollTop = this.element.scrollHeight;
+    requestAnimationFrame(() => {
+      this.measured = false;
+      if (stays) this.element.scrollTop = this.element.scrollHeight;
+    });
   }
 
   group(path) {
-    return this.groups.get(path.join("/")) || this.groups.get("");
+    return this.groups.get(place(path)) || this.groups.get("[]");
   }
 
   call(path, callId) {
-    return this.calls.get([...path, callId].join("/"));
+    return this.calls.get(place(path, callId));
+  }
+
+  add(path, call, group) {
+    const shown = new Call(call);
+    this.calls.set(place(path, call.id), shown);
+    group.append(shown.element);
+    return shown;
   }
 
   run_started(event, _group, path) {
@@ -41,20 +67,20 @@ export class Timeline {
     const parent = path.slice(0, -1);
     const call = this.call(parent, event.call_id);
     const inside = make("div", { className: "inside", role: "group", ariaLabel: `agent ${event.agent}` });
-    (call ? call.element : this.group(parent).element).append(inside);
-    this.groups.set(path.join("/"), new Group(inside, event.agent));
+    if (call) call.result.before(inside);
+    else this.group(parent).append(inside);
+    this.groups.set(place(path), new Group(inside, event.agent));
   }
 
   message_added(event, group, path) {
     const { role, parts, cut, synthetic } = event.message;
     if (role === "user") group.said(text(parts));
     if (role !== "assistant") return;
-    group.answer(text(parts), reasoning(parts), { cut, synthetic });
-    for (const call of parts.filter((part) => part.type === "call")) {
-      const shown = new Call(call);
-      this.calls.set([...path, call.id].join("/"), shown);
-      group.append(shown.element);
-    }
+    if (synthetic) {
+      group.settle();
+      group.note(text(parts));
+    } else group.answer(text(parts), reasoning(parts), cut);
+    for (const call of parts.filter((part) => part.type === "call")) this.add(path, call, group);
   }
 
   model_started(event, group) {
@@ -87,12 +113,7 @@ export class Timeline {
   }
 
   tool_started(event, group, path) {
-    let call = this.call(path, event.call_id);
-    if (!call) {
-      call = new Call({ name: event.name, arguments: {}, id: event.call_id });
-      this.calls.set([...path, event.call_id].join("/"), call);
-      group.append(call.element);
-    }
+    const call = this.call(path, event.call_id) || this.add(path, { name: event.name, id: event.call_id }, group);
     call.started(event.at);
   }
 
@@ -107,15 +128,15 @@ export class Timeline {
   stop_requested(event, group) {
     const causes = event.stop.causes || [];
     const last = causes[causes.length - 1];
-    if (last) group.note(`stop asked by ${cause(last)}, ${asked(event.stop)}`, "stop");
+    if (last) group.note(`to stop ${asked(last.asked || event.stop)}: asked by ${cause(last)}`, "stop");
   }
 
-  interrupted(event) {
-    this.onQuestion(event);
+  interrupted(event, group) {
+    group.note(`asks: ${payload(event.payload)}`, "ask");
   }
 
   answered(event, group) {
-    group.note(`answered: ${JSON.stringify(event.answer)}`, "answer");
+    group.note(`answered: ${payload(event.answer)}`, "ask");
   }
 
   handed_over(_event, group) {
@@ -123,10 +144,12 @@ export class Timeline {
   }
 
   run_ended(event, group, path) {
-    if (path.length) return;
     group.settle();
+    if (path.length) return;
+    this.over = event.outcome.stop_reason;
+    this.stay();
     this.element.append(ending(event.outcome));
-    this.onEnd(event.outcome);
+    this.onEnd();
   }
 }
 
@@ -177,10 +200,10 @@ class Group {
     this.step?.ended(event);
   }
 
-  answer(words, thoughts, { cut, synthetic }) {
+  answer(words, thoughts, cut) {
     const step = this.open();
     step.replace(words, thoughts);
-    step.mark({ cut, synthetic });
+    step.element.classList.toggle("cut", Boolean(cut));
     this.settle();
   }
 
@@ -222,14 +245,10 @@ class Step {
     if (event.end === "failed") this.text.append(make("span", { className: "failed" }, ` ${event.error || "failed"}`));
   }
 
-  mark({ cut, synthetic }) {
-    if (cut) this.element.classList.add("cut");
-    if (synthetic) this.element.classList.add("synthetic");
-  }
-
   settle() {
     this.element.classList.remove("live");
     this.text.hidden = !this.text.textContent.trim();
+    if (this.text.hidden && this.thinking.hidden && !this.facts.textContent) this.element.remove();
   }
 }
 
@@ -241,10 +260,11 @@ class Call {
     this.told = make("p", { className: "progress", hidden: true });
     this.result = make("div", { className: "result" });
     const given = Object.entries(call.arguments || {}).map(([key, value]) => `${key}=${JSON.stringify(value)}`);
+    const told = given.join(", ");
     this.element = make(
       "article",
       { className: "call" },
-      make("h3", {}, this.mark, " ", make("b", {}, call.name), make("code", {}, `(${given.join(", ")})`), " ", this.state, " ", this.facts),
+      make("h3", {}, this.mark, " ", make("b", {}, call.name), make("code", {}, `(${told.length > MANY ? `${told.slice(0, MANY)}…` : told})`), " ", this.state, " ", this.facts),
       this.told,
       this.result,
     );
@@ -266,7 +286,7 @@ class Call {
 
   progress(value) {
     this.told.hidden = false;
-    write(this.told, typeof value === "string" ? value : JSON.stringify(value));
+    write(this.told, payload(value));
   }
 
   ended(event) {
@@ -301,6 +321,10 @@ function text(parts) {
 
 function reasoning(parts) {
   return parts.filter((part) => part.type === "reasoning").map((part) => part.text).join("");
+}
+
+function place(path, ...more) {
+  return JSON.stringify([...path, ...more]); // ids are a model's words: no character could part them
 }
 
 function near(element) {

@@ -1,79 +1,83 @@
 // Verbs: the buttons and forms by which a person cancels, steers, answers, resumes and starts runs.
 
 import { get, post, sessionPath } from "./api.js";
-import { make, write } from "./dom.js";
-import { LIVE, report } from "./words.js";
+import { make, step, write } from "./dom.js";
+import { LIVE, payload, report } from "./words.js";
 
 export class Verbs {
-  constructor({ row, onRun }) {
-    this.row = row;
+  constructor({ row, onRun, onChange }) {
     this.onRun = onRun;
-    this.questions = new Map();
+    this.onChange = onChange;
     this.told = make("p", { className: "told", role: "status", ariaLive: "polite" });
     this.bar = make("div", { className: "bar" });
     this.asked = make("div", { className: "questions" });
-    this.element = make("div", { className: "verbs" }, this.asked, this.bar, this.told);
+    this.element = make("section", { className: "verbs", ariaLabel: "What you can do" }, this.asked, this.bar, this.told);
     this.update(row);
   }
 
   update(row) {
-    const before = this.row && this.built ? this.kind() : null;
     this.row = row;
-    if (this.kind() === before) return;
-    this.built = true;
+    const asks = row.state === "interrupted" && !row.went_on_as && (row.interrupts || []).length > 0;
+    const kind = LIVE.has(row.state) ? "live" : asks ? "asks" : `${row.state} ${row.went_on_as || ""}`;
+    if (kind === this.kind) return;
+    this.kind = kind;
+    const held = this.element.contains(document.activeElement);
+    this.asked.replaceChildren(...(asks ? [this.answerForm()] : []));
     this.bar.replaceChildren(...this.buttons());
-  }
-
-  kind() {
-    return LIVE.has(this.row.state) ? "live" : this.row.state;
+    if (held) this.element.querySelector("input, button, summary")?.focus(); // what had the focus is gone
   }
 
   buttons() {
-    if (this.kind() === "live") return [this.cancelMenu(), this.steerForm()];
-    const made = [this.pushForm()];
-    const goesOn = ["cancelled", "limit", "failed"].includes(this.row.state) && !this.row.went_on_as;
-    if (goesOn) made.unshift(make("button", { type: "button", onclick: () => this.resume() }, "Resume"));
-    return made;
+    if (this.kind === "live") return [this.cancelMenu(), this.steerForm()];
+    if (this.kind === "asks") return [this.cancelMenu(), this.pushForm()];
+    const next = this.row.went_on_as;
+    if (next) return [make("a", { href: `#/runs/${next}` }, "It went on as another run"), this.pushForm()];
+    const dropped = this.row.cancelled?.stopped_at === "paused"; // nothing is left of it to go on from
+    if (dropped || !["cancelled", "limit", "failed"].includes(this.row.state)) return [this.pushForm()];
+    return [make("button", { type: "button", onclick: () => this.resume() }, "Resume"), this.pushForm()];
   }
 
   cancelMenu() {
     const grace = make("input", { type: "number", name: "grace", min: "0.1", step: "any", placeholder: "none", inputMode: "decimal" });
-    const reason = make("input", { type: "text", name: "reason", maxLength: 1000, placeholder: "why" });
-    const ask = (at) => () => {
-      menu.open = false;
+    const reason = make("input", { type: "text", name: "reason", maxLength: 1000 });
+    const ask = (at) => {
       this.cancel(at, Number(grace.value) || null, reason.value.trim() || null);
+      grace.value = reason.value = "";
     };
-    const menu = make(
-      "details",
-      { className: "menu" },
-      make("summary", { accessKey: "c" }, "Cancel ▾"),
-      make(
-        "div",
-        { className: "panel" },
-        make("button", { type: "button", className: "danger", onclick: ask(null) }, "Now"),
-        make("button", { type: "button", onclick: ask(["model"]) }, "After the model"),
-        make("button", { type: "button", onclick: ask(["tools"]) }, "After the tools"),
-        make("button", { type: "button", onclick: ask(["model", "tools"]) }, "At the next safe point"),
-        make("label", {}, "Grace, in seconds; then now", grace),
-        make("label", {}, "Reason", reason),
-      ),
-    );
+    const button = (name, at, className = "") => make("button", { type: "button", className, onclick: () => ask(at) }, name);
+    const now = button("Now", null, "danger");
+    const buttons = [now, button("After the model", ["model"]), button("After the tools", ["tools"]), button("After either", ["model", "tools"])];
+    const points = make("fieldset", {}, make("legend", {}, "Or at a safe point"), ...buttons.slice(1), make("label", {}, "Grace in seconds; then now", grace));
+    const panel = make("div", { className: "panel" }, make("label", {}, "Reason", reason), now, points);
+    const menu = make("details", { className: "menu" }, make("summary", { accessKey: "c" }, "Cancel ▾"), panel);
+    menu.addEventListener("toggle", () => menu.open && now.focus());
     menu.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape") return;
-      menu.open = false;
-      menu.querySelector("summary").focus();
+      step(event, buttons);
+      if (event.key === "Escape") this.closeMenu();
+    });
+    menu.addEventListener("focusout", (event) => {
+      if (event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
     });
     return menu;
   }
 
+  closeMenu() {
+    const menu = this.bar.querySelector(".menu");
+    if (!menu) return;
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  }
+
   async cancel(at, grace, reason) {
     const asked = { ...(at ? { at } : {}), ...(at && grace ? { grace } : {}), ...(reason ? { reason } : {}) };
+    this.closeMenu();
     this.say(at ? "Asked to stop; it stops at the point." : "Asked to stop.");
     await this.do(async () => {
       const given = await post(`/runs/${this.row.run_id}:cancel`, { ...asked, wait: 60 });
       if (given.result) this.say(report(given).map(([name, words]) => `${name}: ${words}`).slice(0, 2).join(" · "));
       else this.say("It has not stopped yet; the request stands.");
     });
+    this.onChange();
   }
 
   steerForm() {
@@ -112,19 +116,12 @@ export class Verbs {
     });
   }
 
-  // A question is shown when it was asked; it can be answered once the run waits for that.
-  ask(question) {
-    this.questions.set(question.id, question);
-  }
-
-  waits(outcome) {
-    if (outcome.stop_reason !== "interrupt") return;
-    const fields = outcome.interrupts.map((interrupt) => {
-      const input = make("input", { type: "text", required: true, name: interrupt.id });
-      const payload = interrupt.payload;
-      const words = typeof payload === "string" ? payload : JSON.stringify(payload, null, 1);
+  answerForm() {
+    const fields = this.row.interrupts.map((interrupt) => {
       const way = (interrupt.path || []).join(" → ");
-      return make("label", {}, make("b", {}, words), way ? make("small", {}, ` asked by ${way}`) : null, input);
+      const input = make("input", { type: "text", required: true, name: interrupt.id, autocomplete: "off" });
+      const inside = way ? make("small", {}, ` asked by ${way}`) : null;
+      return make("label", {}, make("b", {}, payload(interrupt.payload)), inside, input);
     });
     const answer = form("Answer", () =>
       this.do(async () => {
@@ -133,8 +130,7 @@ export class Verbs {
         this.onRun(given.run_id);
       }), ...fields);
     answer.className = "answer-form";
-    this.asked.replaceChildren(answer);
-    answer.querySelector("input")?.focus();
+    return answer;
   }
 
   say(words) {
@@ -154,7 +150,7 @@ export class Verbs {
 }
 
 function form(name, act, ...fields) {
-  const made = make("form", { className: "verb" }, ...fields, make("button", { type: "submit" }, name));
+  const made = make("form", { className: "verb" }, ...fields, make("button", { type: "submit", className: "primary" }, name));
   made.addEventListener("submit", async (event) => {
     event.preventDefault();
     const button = made.querySelector("button");
@@ -206,18 +202,23 @@ export async function newRun(onRun) {
   dialog.showModal();
 }
 
-export function askToken() {
+// Gives a token, or null if whoever is asked has none.
+export function askToken(why) {
   return new Promise((resolve) => {
-    const token = make("input", { type: "password", required: true, autocomplete: "off" });
-    const dialog = make(
-      "dialog",
-      { ariaLabel: "Token" },
-      make("form", { method: "dialog" }, make("h2", {}, "This server asks for a token"), make("label", {}, "Token", token), make("button", { type: "submit", className: "primary" }, "Use it")),
-    );
+    const token = make("input", { type: "password", name: "token", required: true, autocomplete: "off" });
+    const dialog = make("dialog", { ariaLabel: "Token" });
+    const close = make("button", { type: "button", onclick: () => dialog.close() }, "Close");
+    const use = make("button", { type: "submit", className: "primary" }, "Use it");
+    const bar = make("div", { className: "bar" }, close, use);
+    const told = make("p", { className: "dim" }, why);
+    const asked = make("form", { method: "dialog" }, make("h2", {}, "Who are you?"), told, make("label", {}, "Token", token), bar);
+    let given = null;
+    asked.addEventListener("submit", () => (given = token.value.trim() || null));
     dialog.addEventListener("close", () => {
       dialog.remove();
-      resolve(token.value.trim() || null);
+      resolve(given);
     });
+    dialog.append(asked);
     document.body.append(dialog);
     dialog.showModal();
   });

@@ -51,16 +51,24 @@ export function seconds(value) {
   return `${Math.floor(value / 3600)} h ${Math.floor((value % 3600) / 60)} min`;
 }
 
+export function age(row, now) {
+  return seconds(Math.max(0, (row.ended || now) - (row.began || row.queued)));
+}
+
 export function asked(stop) {
   if (!stop || stop.now) return "now";
   const where = Object.entries(POINTS).filter(([bit]) => (stop.points || 0) & bit);
   const words = where.map(([, word]) => word).join(" or ");
-  return stop.grace ? `${words}, within ${seconds(stop.grace)}` : words;
+  return stop.grace ? `${words}, within ${stop.grace} s` : words;
 }
 
 export function cause(one) {
   const by = one.by ? `${one.source || "code"} ${one.by}` : one.source || "code";
   return one.reason ? `${by}: “${one.reason}”` : by;
+}
+
+export function payload(value) {
+  return typeof value === "string" ? value : JSON.stringify(value, null, 1);
 }
 
 // What a stop report says, as pairs of a name and words.
