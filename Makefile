@@ -16,7 +16,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3 python py
 	if $$name -c '$(CAN_BUILD)' >/dev/null 2>&1; then echo $$name; break; fi; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test nightly test-live check format bench docs clean
+.PHONY: help setup browser demo test nightly test-live check format bench docs clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +27,10 @@ setup: $(DEV) ## Make .venv with everything for development
 demo: $(DEMO) ## Watch an agent being stopped (no key needed)
 	@$(BIN)/python examples/story.py
 
-test: $(DEV) ## Run all tests, with branch coverage
+browser: ## Install the Chromium that the tests of the console drive
+	@sh tests/e2e/install.sh
+
+test: $(DEV) browser ## Run all tests, with branch coverage
 	@$(BIN)/coverage erase
 	@$(BIN)/coverage run -m pytest $(ARGS)
 	@$(BIN)/coverage combine -q
