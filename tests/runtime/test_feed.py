@@ -65,7 +65,7 @@ class Reader:
                 self.partials += 1
             case "text_delta":
                 assert self.flying
-                assert int(one.id.split(".")[0]) <= self.n
+                assert int(one.id.split(".")[0]) == self.n
                 self.text += data["text"]
             case "model_started" | "superseded":
                 self.text, self.flying = "", one.kind == "model_started"
@@ -100,6 +100,22 @@ async def read(office: Office, after: int = 0, kind: str = "run_ended", key: Key
     async with office.follow(key, after=after) as news:
         await reader.until(news, kind)
     return reader
+
+
+@virtual
+async def test_a_reader_that_reads_on_from_a_delta_gets_no_item_twice() -> None:
+    """The id of a delta is behind all items that were told before it, also those that no run has written."""
+    async with hall(Agent(speaks)) as here:
+        await here.office.push(KEY, "hello")
+        reader = Reader()
+        async with here.office.follow(KEY) as news:
+            await reader.until(news, "text_delta")
+            await here.office.push(KEY, "and more")
+            await reader.until(news, "received")
+            await reader.until(news, "text_delta")
+        after = int(reader.all[-1].id.split(".")[0])
+        assert after == reader.n
+        assert (await read(here.office, after)).all[0].n in {0, after + 1}
 
 
 @virtual

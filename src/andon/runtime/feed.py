@@ -223,7 +223,10 @@ class Feed:
         if place not in self._open:
             return
         passing = passing_from_json(data)
-        one = Told(tag, str(type(passing).__struct_config__.tag), data)
+        # Who reads on from here is to miss no item, and to get none twice: it is behind those told here, while
+        # the worker knows nothing of what is no item of its run, and is ahead where it has written since.
+        here = f"{self.n}.{tag.partition('.')[2]}"
+        one = Told(here, str(type(passing).__struct_config__.tag), data)
         flight = self._open[place]
         if flight is None or isinstance(passing, ToolProgress):
             self._log.append(one)
