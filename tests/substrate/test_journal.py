@@ -29,7 +29,23 @@ async def test_a_session_that_nobody_wrote_to_is_empty(substrate: Tested) -> Non
     assert list(await substrate.rows()) == []
     assert await substrate.row("nobody") is None
     assert await substrate.trouble() is None
+    assert await substrate.head(ONE) == 0
     await substrate.delete(ONE)
+
+
+@conforms()
+async def test_the_head_is_that_of_the_last_record(substrate: Tested) -> None:
+    """And 0 of a session that only has a mailbox, or that was deleted."""
+    await substrate.send(ONE, "c1", b"")
+    assert await substrate.head(ONE) == 0
+    head = 0
+    for _ in range(3):
+        head = await substrate.append(ONE, b"", head=head)
+        assert await substrate.head(ONE) == head
+    await substrate.append(TWO, b"", head=0)
+    assert await substrate.head(ONE) == head
+    await substrate.delete(ONE)
+    assert await substrate.head(ONE) == 0
 
 
 @conforms()

@@ -12,7 +12,7 @@ import pytest
 
 from andon.adapters.sqlite import SqliteSubstrate
 from andon.core.command import Key
-from tests.substrate.conforming import ONE
+from tests.substrate.conforming import ONE, TWO
 
 pytestmark = pytest.mark.anyio
 
@@ -60,8 +60,43 @@ async def test_another_process_serves_what_is_sent_here(tmp_path: Path, bells: b
         assert await there.wait() == 0
 
 
-async def test_a_session_of_a_killed_process_is_taken_when_its_lease_ends(tmp_path: Path) -> None:
-    """It is rung for in vain until then."""
+async def _killed_with_a_session(path: Path) -> None:
+    async with neighbour("worker", path) as there:
+        assert (await line(there))[0] == "claimed"
+        there.kill()
+        await there.wait()
+
+
+async def test_a_session_of_a_killed_process_is_taken_at_once(tmp_path: Path) -> None:
+    """By whoever notices first: who rings for it, or who writes."""
+    path = tmp_path / "andon.db"
+    async with SqliteSubstrate(path, lease=3_600.0) as here:
+        await here.send(ONE, "c1", b"hello")
+        for deliveries, notice in [(2, here.ring(ONE)), (4, here.append(TWO, b"", head=0))]:
+            await _killed_with_a_session(path)
+            await notice
+            claim = await here.claim("w")
+            assert (claim.key, claim.deliveries) == (ONE, deliveries)
+            assert await here.ring(ONE)
+            await claim.give_back(0.001)
+
+
+async def test_a_session_of_a_killed_process_is_taken_when_the_file_is_opened_again(tmp_path: Path) -> None:
+    """As a server does that is started again."""
+    path = tmp_path / "andon.db"
+    async with SqliteSubstrate(path, lease=3_600.0) as here:
+        await here.send(ONE, "c1", b"hello")
+    await _killed_with_a_session(path)
+    async with SqliteSubstrate(path, lease=3_600.0) as here:
+        claim = await here.claim("w")
+        assert (claim.key, claim.deliveries) == (ONE, 2)
+
+
+async def test_a_session_of_a_killed_process_without_a_bell_is_taken_when_its_lease_ends(
+    tmp_path: Path,
+) -> None:
+    """Nobody can tell whether it lives."""
+    (tmp_path / "bells").write_text("no folder")
     path = tmp_path / "andon.db"
     async with SqliteSubstrate(path) as here:
         await here.send(ONE, "c1", b"hello")
@@ -69,12 +104,11 @@ async def test_a_session_of_a_killed_process_is_taken_when_its_lease_ends(tmp_pa
             assert (await line(there))[0] == "claimed"
             there.kill()
             await there.wait()
-        assert not await here.ring(ONE)
+        assert await here.ring(ONE)
         wall = here.wall
         here.wall = lambda: wall() + 15.0
         claim = await here.claim("w")
         assert (claim.key, claim.deliveries) == (ONE, 2)
-        assert await here.ring(ONE)
 
 
 @pytest.mark.timeout(180)

@@ -32,11 +32,13 @@ class Bells:
     Args:
         heard: Is called with the kind of what a peer tells, the session it is about, and the rest.
         quiet: Is called when all has been heard that was there.
+        died: Is called, from any thread, with a peer whose process is there no more.
     """
 
-    def __init__(self, heard: Heard, quiet: Callable[[], None]) -> None:
+    def __init__(self, heard: Heard, quiet: Callable[[], None], died: Callable[[str], None]) -> None:
         self._heard = heard
         self._quiet = quiet
+        self._died = died
         self._prefix = ""
         self._folder = Path()
         self.peers: dict[str, str] = {}
@@ -85,10 +87,14 @@ class Bells:
             return True
         try:
             self._send(self._path(peer), kind, key, body)
-        except (ConnectionRefusedError, FileNotFoundError):
+        except ConnectionRefusedError:  # nobody has that socket open: the system closes those of the dead
             self.peers.pop(peer, None)
             with suppress(OSError):  # another peer was as quick, or may do it
                 Path(self._path(peer)).unlink(missing_ok=True)
+            self._died(peer)
+            return False
+        except FileNotFoundError:  # it may live, and its folder may not be ours
+            self.peers.pop(peer, None)
             return False
         except OSError:  # its queue is full, or this is too large
             return True

@@ -34,10 +34,11 @@ class Hub:
 
     Args:
         quiet: Is called when the peers have said for now what they had to say.
+        died: Is called with a peer that has died.
     """
 
-    def __init__(self, quiet: Callable[[], None]) -> None:
-        self.bells = Bells(self._heard, quiet)
+    def __init__(self, quiet: Callable[[], None], died: Callable[[str], None]) -> None:
+        self.bells = Bells(self._heard, quiet, died)
         self.work = Bell()
         self.calls = 0  # how often there was a call to work
         self.closed = False

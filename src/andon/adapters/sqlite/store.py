@@ -46,7 +46,7 @@ def append(db: Db, key: Key, record: bytes, *, head: int, rows: Mapping[str, byt
 
 
 def head(db: Db, key: Key) -> int:
-    """Give the head of a journal."""
+    """Give the head of a journal; 0 if there is none."""
     found = db.execute(
         "SELECT head FROM sessions WHERE app = ? AND user = ? AND session = ?", _of(key)
     ).fetchone()

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -36,14 +36,15 @@ class SqliteSubstrate:
     Args:
         path: The file; it is made if it is not there, its folder is not.
         mailbox: How many commands may wait in one session.
-        lease: Seconds after which a session is given to another worker, if the one that has it is silent.
+        lease: Seconds after which a session is given to another worker, if the one that has it is silent;
+            from one whose process is seen to be dead it is taken at once.
     """
 
     def __init__(self, path: str | Path, *, mailbox: int = MAILBOX, lease: float = LEASE) -> None:
         self._path = Path(path)
         self._mailbox = mailbox
         self._lease = lease
-        self.hub = Hub(self._look_soon)
+        self.hub = Hub(self._look_soon, self._has_died)
         self._looks = False
         self._consumed: dict[Key, int] = {}
         self.wall: Callable[[], float] = lambda: 0.0
@@ -52,6 +53,7 @@ class SqliteSubstrate:
 
     async def __aenter__(self) -> Self:
         self.wall = wall_clock()
+        self._loop = asyncio.get_running_loop()
         told = partial(problem, self._path)
         hub = self.hub
         self.reader = Lane("andon-sqlite-reader", partial(connect, self._path), told)
@@ -83,6 +85,15 @@ class SqliteSubstrate:
     def _hang_bells(self, db: sqlite3.Connection) -> bool:
         name = tag(db)
         return self.hub.bells.open(folder_of(db, self._path.resolve(), name), name)
+
+    def _has_died(self, peer: str) -> None:
+        """Take from a peer what it had, as it cannot keep it up any more."""
+        with suppress(RuntimeError):  # the loop is closed: the next to open the file does it
+            self._loop.call_soon_threadsafe(self._leave_for, peer)
+
+    def _leave_for(self, peer: str) -> None:
+        if not self.hub.closed:  # a beat of one that lives after all is refused, and fences it
+            self.writer.post(lambda db: store.leave(db, peer), [(WORK, None)])
 
     def _look_soon(self) -> None:
         """Look at the file, as a bell may have been lost among many."""
