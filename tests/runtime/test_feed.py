@@ -14,6 +14,7 @@ from andon.core.draft import Chunk
 from andon.core.items import ModelEnded, ModelStarted, ReasoningDelta, TextDelta
 from andon.core.journal import Partial
 from andon.core.messages import Call, Reasoning
+from andon.core.session import SessionState
 from andon.errors import SessionError
 from andon.ports import ModelRequest
 from andon.runtime.feed import FAR_BEHIND, LONGEST, Feed, Told
@@ -371,6 +372,25 @@ async def test_readers_share_a_feed_that_ends_with_the_last() -> None:
             assert len(await anext(one)) >= 1
         await settle()
         assert (len(feeds), _watchers(here)) == (0, 0)
+
+
+class Closing(Office):
+    """An office that is closed while it looks at a session."""
+
+    @override
+    async def state(self, key: Key) -> SessionState:
+        found = await super().state(key)
+        self.close()
+        return found
+
+
+@virtual
+async def test_a_reader_that_comes_as_the_office_closes_does_not_wait_for_ever() -> None:
+    """It is told to read on elsewhere."""
+    async with hall(Agent(speaks)) as here:
+        with pytest.raises(SessionError, match="the server ends"):
+            async with Closing(here.substrate).follow(KEY) as news:
+                await anext(news)
 
 
 def _watchers(here: Hall) -> int:

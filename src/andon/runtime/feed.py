@@ -223,8 +223,8 @@ class Feed:
         if place not in self._open:
             return
         passing = passing_from_json(data)
-        # Who reads on from here is to miss no item, and to get none twice: it is behind those told here, while
-        # the worker knows nothing of what is no item of its run, and is ahead where it has written since.
+        # Who reads on from it is to miss no item, and to get none twice: its id is behind what was told here.
+        # The worker does not count what is no item of its run, and is ahead where it has written since.
         here = f"{self.n}.{tag.partition('.')[2]}"
         one = Told(here, str(type(passing).__struct_config__.tag), data)
         flight = self._open[place]

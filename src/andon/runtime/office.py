@@ -272,9 +272,9 @@ class Office:
     @asynccontextmanager
     async def follow(self, key: Key, *, after: int = 0) -> AsyncGenerator[AsyncIterator[Sequence[Told]]]:
         """Read what a session tells from item number `after` on; what passes by counts from here on."""
-        if self._closed:
-            raise SessionError(ENDS, "closed")
         await self.state(key)
+        if self._closed:  # looked at only now: nobody would tell a reader who came while this read
+            raise SessionError(ENDS, "closed")
         feed, readers = self._feeds.get(key, (None, 0))
         if feed is None or feed.failure is not None:
             feed, readers = Feed(self.substrate, key), 0
