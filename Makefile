@@ -16,7 +16,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3 python py
 	if $$name -c '$(CAN_BUILD)' >/dev/null 2>&1; then echo $$name; break; fi; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser demo test nightly test-live check format bench docs clean
+.PHONY: help setup browser demo test nightly crash test-live check format bench docs clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,12 @@ test: $(DEV) browser ## Run all tests, with branch coverage
 
 nightly: $(DEV) ## Sweep and drive everything as far as it goes (an hour)
 	@ANDON_NIGHTLY=1 ANDON_EXPLORE=full $(BIN)/python -m pytest tests/machine tests/explore tests/runtime/test_resume_tree.py tests/substrate/test_sqlite_machine.py $(ARGS)
+
+crash: $(DEV) ## Kill servers at 200 random moments under load, check what is left (ten minutes)
+	@$(BIN)/python -m tests.chaos --kills 200 $(ARGS)
+	@$(BIN)/python -m tests.chaos --kills 50 --servers 2 --drains 0.3 $(ARGS)
+	@$(BIN)/python -m tests.chaos --kills 50 --full $(ARGS)
+	@echo "crash: passed"
 
 test-live: $(DEV) ## Cancel real providers (keys and model ids from the environment)
 	@$(BIN)/python -m pytest -m live tests/live $(ARGS)
