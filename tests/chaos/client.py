@@ -114,12 +114,17 @@ class Client:
         """Wait until some run has ended."""
         while self._open:
             row = await self.ask("GET", f"/runs/{self._open[0]}", expect={200})
-            if row.get("state") == "quarantined":  # the verdict says whether it should be
-                await self.ask("POST", f"{self.path}:release", expect={200, 409})
-            elif row.get("state") not in {"queued", "running", "stopping"}:
+            if row["state"] not in {"queued", "running", "stopping", "quarantined"}:
                 self._open.pop(0)
                 return
+            await self.release()
             await anyio.sleep(AGAIN)
+
+    async def release(self) -> None:
+        """Let the session go on if it is in quarantine; the verdict says whether it should be."""
+        session = await self.ask("GET", self.path, expect={200})
+        if session["quarantined"]:
+            await self.ask("POST", f"{self.path}:release", expect={200, 409})
 
     async def ask(
         self,
