@@ -12,6 +12,9 @@ from fastapi.responses import StreamingResponse
 
 from andon import Agent
 from andon.core.command import Key
+from andon.core.items import ModelStarted, RunStarted, TextDelta
+from andon.core.journal import SessionCreated, record_to_json
+from andon.runtime.flight import Tagger
 from andon.runtime.memory import MemorySubstrate
 from andon.runtime.office import Office
 from andon.serve.app import create_app
@@ -29,11 +32,22 @@ CASES = (
     (MANY, BURST, round(1 / 3, 2)),
 )
 DELTA = b'{"type":"text_delta","text":"word "}'
-HEARD = b"1.1.1.1000 @1.1 " + DELTA
 MARK = b"event: "
 EVENT = b"id: 1.1.1.1000\nevent: text_delta\ndata: " + DELTA + b"\n\n"
 KEY = Key("app", "ann", "s1")
 SETTINGS = Settings(port=0, streams_per_user=10 * MANY)
+
+
+WORD = TextDelta("word ")
+MODEL = ModelStarted(n=3, at=1.0, step=1)
+BEGUN = (SessionCreated(n=1, at=1.0), RunStarted(n=2, at=1.0, run_id="r", agent="app"), MODEL)
+
+
+def tagger() -> Tagger:
+    """Tag what a model call says that has just begun."""
+    made = Tagger("r")
+    made.item(MODEL, MODEL.n)
+    return made
 
 
 class Reader(asyncio.Protocol):
@@ -102,6 +116,7 @@ class Side:
     """One side: somewhere that readers connect to, and that tells them what comes."""
 
     path = "/bare"
+    first = 1  # events that a reader is told as it comes
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -125,17 +140,17 @@ class Side:
                 for _ in range(readers)
             ]
             for reader in made:
-                await reader.have(1)
+                await reader.have(self.first)
             start = perf_counter()
             for told in range(at_once, count + 1, at_once):
                 self.tell(at_once)
                 for reader in made:
-                    await reader.have(1 + told)
+                    await reader.have(self.first + told)
             spent = perf_counter() - start
             self.end()
             for reader in made:
                 await reader.over.wait()
-            self.lost += any(reader.events != count + 2 for reader in made)
+            self.lost += any(reader.events != self.first + count + 1 for reader in made)
             return spent / (count * readers)
 
         return sample
@@ -177,20 +192,24 @@ class Ours(Side):
     """A session that is read."""
 
     path = "/apps/app/users/ann/sessions/s1/events"
+    first = len(BEGUN)
 
     def __init__(self, port: int, office: Office) -> None:
         super().__init__(port)
         self._office = office
+        self._tagger = tagger()
 
     def tell(self, events: int) -> None:
         """Tell them as a worker does."""
         for _ in range(events):
-            self._office.substrate.tell(KEY, HEARD)
+            if (heard := self._tagger.tag(WORD)) is not None:
+                self._office.substrate.tell(KEY, heard)
 
     def end(self) -> None:
         """Let nobody listen any more."""
         feed, _ = self._office._feeds[KEY]  # noqa: SLF001 — as the office does when the server leaves
         feed.close()
+        self._tagger = tagger()  # the next feed hears the model call from its begin
 
 
 async def _measure(size: Size) -> Report:
@@ -198,7 +217,7 @@ async def _measure(size: Size) -> Report:
     app = FastAPI()
     async with MemorySubstrate() as substrate, serving(app) as floor_port:
         office = Office(substrate)
-        await office.create(KEY)
+        await substrate.append(KEY, record_to_json(BEGUN), head=0)
         async with serving(create_app(office, {"app": Agent(short)}, SETTINGS)) as port:
             bare, ours = Bare(floor_port, app), Ours(port, office)
             for readers, at_once, goal in CASES:

@@ -33,6 +33,7 @@ class Config(BaseSettings):
     jwt: Believed | None = None
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    disconnect_grace: float = DEFAULT.disconnect_grace
     max_body: int = DEFAULT.max_body
     max_headers: int = DEFAULT.max_headers
     streams_per_user: int = DEFAULT.streams_per_user

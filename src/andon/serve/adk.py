@@ -192,7 +192,7 @@ async def _all(events: AsyncGenerator[list[AdkEvent]]) -> list[AdkEvent]:
         return [event async for batch in events for event in batch]
 
 
-@router.post("/run_sse", response_class=EventStream)
+@router.post("/run_sse", status_code=200, response_class=EventStream)
 async def run_sse(given: RunRequest, who: Runner, desk: InDesk, _open: Open) -> Response:
     """Run, and tell of it as it comes."""
     talking = _talking(desk, who, given)

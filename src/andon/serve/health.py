@@ -46,14 +46,14 @@ async def healthz() -> Response:
 @router.get("/readyz", responses={200: says("Health", "It can work.")})
 async def readyz(desk: InDesk) -> Response:
     """Tell whether it can work: it does not shut down, and what keeps the sessions is there."""
-    if desk.worker is not None and desk.worker.draining:
-        raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "it shuts down: send requests elsewhere")
     try:
         trouble = await desk.office.substrate.trouble()
     except SessionError as error:
         trouble = str(error)
     if trouble is not None:
         raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, f"it cannot work now: {trouble}")
+    if desk.worker is not None and desk.worker.draining:
+        raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "it shuts down: send requests elsewhere")
     return wire(Health())
 
 
