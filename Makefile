@@ -24,8 +24,8 @@ help: ## List these targets
 setup: $(DEV) ## Make .venv with everything for development
 	@echo "setup: ready, in $(VENV)"
 
-demo: $(DEMO) ## Watch an agent being stopped (no key needed)
-	@$(BIN)/python examples/story.py
+demo: $(DEMO) ## Serve an agent and its console on 127.0.0.1:8484 (no key needed)
+	@$(BIN)/andon serve examples/demo.py:agent
 
 browser: ## Install the Chromium that the tests of the console drive
 	@sh tests/e2e/install.sh
@@ -85,7 +85,7 @@ $(MADE):
 
 $(DEMO): $(INPUTS) | $(MADE)
 	@echo "setup: installing andon"
-	@$(PIP) install --constraint constraints.txt --editable '.[cli]'
+	@$(PIP) install --constraint constraints.txt --editable '.[serve,anthropic,openai]'
 	@touch $@
 
 $(DEV): $(INPUTS) | $(MADE)
