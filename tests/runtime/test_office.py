@@ -4,11 +4,12 @@ import anyio
 import pytest
 
 from andon import Agent
-from andon.core.command import Key
+from andon.core.command import Key, Push
+from andon.core.journal import Received, SessionCreated, record_to_json
 from andon.core.messages import Message
 from andon.errors import SessionError
 from andon.runtime.memory import MemorySubstrate
-from andon.runtime.office import REMEMBERED, Office
+from andon.runtime.office import MOST_QUEUED, REMEMBERED, Office
 from andon.testing import ScriptedModel, virtual
 from tests.deeds import Deeds, lines
 from tests.hall import KEY, hall, settle
@@ -159,3 +160,24 @@ async def test_who_waits_for_a_run_of_a_deleted_session_hears_that_it_is_gone() 
         await here.office.delete(KEY)
         await settle()
         assert told == ["missing"]
+
+
+@virtual
+async def test_a_session_takes_only_so_many_runs_that_wait() -> None:
+    """Whoever pushes more is told to try again; what was pushed already is no more."""
+    pushes = [
+        Push(id=f"p{number}", at=1.0, run_id=f"r{number}", message=Message.user("hi"))
+        for number in range(MOST_QUEUED)
+    ]
+    waiting = [
+        Received(n=2 + place, at=1.0, seq=1 + place, command=push) for place, push in enumerate(pushes)
+    ]
+    async with MemorySubstrate() as substrate:
+        entries = [SessionCreated(n=1, at=1.0), *waiting]
+        await substrate.append(KEY, record_to_json(entries), head=0)
+        office = Office(substrate)
+        with pytest.raises(SessionError, match="1000 runs wait") as told:
+            await office.push(KEY, "one more")
+
+        assert told.value.kind == "full"
+        assert await office.push(KEY, "again", run_id="r7") == "r7"

@@ -32,10 +32,9 @@ async def test_a_session_that_is_stopped_takes_nothing_until_it_is_resumed() -> 
         report = await here.office.stop(KEY, by="ann", wait=100)
         assert report is not None
         assert report.result is StopResult.FINISHED_FIRST
-        refused = await here.office.push(KEY, "late")
-        await here.until(KEY, lambda state: f"push-{refused}" in state.fates)
-        state = await here.office.state(KEY)
-        assert state.fates[f"push-{refused}"].problem is not None
+        with pytest.raises(SessionError, match="was stopped: resume it first"):
+            await here.office.push(KEY, "late")
+        assert await here.office.push(KEY, "again", run_id=run_id) == run_id
         assert (await here.office.run(waiting)).state == "queued"
         assert await here.office.resume(KEY) is None
         assert await ended(here, waiting) == "finished"

@@ -40,6 +40,8 @@ class Config(BaseSettings):
     keep_alive: float = DEFAULT.keep_alive
     drain_grace: float = DEFAULT.drain_grace
     concurrency: int = DEFAULT.concurrency
+    keep_for: float | None = None
+    keep_sessions: int | None = None
 
 
 def settings_of(**options: object) -> Settings:

@@ -32,17 +32,19 @@ from andon.core.limits import Limits
 from andon.core.row import Row, row_of_pushed
 from andon.core.session import Fate, SessionState
 from andon.core.steer import When
-from andon.core.stop import Cause, Source, Stop, StopReport, StopResult, as_stop
+from andon.core.stop import Cause, Source, Stop, StopReport, as_stop
 from andon.errors import SessionError
 from andon.ports import SessionInfo, Substrate
 from andon.runtime.bell import wall_clock
 from andon.runtime.feed import ENDS, Feed, Told
 from andon.runtime.kept import Kept
 from andon.runtime.prompt import Prompt, as_message
+from andon.runtime.reply import effect_of, report_of
 
 T = TypeVar("T")
 
 ANSWERED_WITHIN = 10.0  # seconds that a worker has to take a command whose effect is to be told
+MOST_QUEUED = 1_000  # runs that wait in one session
 REMEMBERED = 256  # sessions whose folded state is kept at hand
 
 
@@ -121,8 +123,12 @@ class Office:
     ) -> str:
         """Say something, which becomes a run; gives its id. The same `run_id` twice is one run."""
         state = await self.state(key)
-        if state.closed:
+        known = run_id is not None and state.row(run_id) is not None
+        if state.closed and not known:
             raise SessionError(f"session {key} was stopped: resume it first", "conflict")
+        if len(state.queue) >= MOST_QUEUED and not known:
+            msg = f"{len(state.queue)} runs wait in session {key}, which is the most: try again later"
+            raise SessionError(msg, "full")
         message = as_message(prompt)
         run_id = run_id or new_id()
         command = Push(
@@ -135,7 +141,7 @@ class Office:
             limits=limits,
         )
         if on_busy in {"reject", "steer"}:
-            return _effect(await self._ask(key, command)).run_id or run_id
+            return effect_of(await self._ask(key, command)).run_id or run_id
         await self._send(key, command)
         self._pushed[run_id] = row_of_pushed(key, command)
         if len(self._pushed) > REMEMBERED:
@@ -165,7 +171,7 @@ class Office:
         command_id = new_id()
         bound = as_stop(stop).bind(self.now(), Cause(source, by, reason, command_id))
         command = Cancel(id=command_id, at=self.now(), by=by, stop=bound, run_id=run_id, queued=queued)
-        return await self._until(key, command, wait, _report_of(command))
+        return await self._until(key, command, wait, report_of(command))
 
     async def stop(
         self,
@@ -181,7 +187,7 @@ class Office:
         bound = None if stop is None else stop.bind(self.now(), Cause("user", by, reason, command_id))
         command = Halt(id=command_id, at=self.now(), by=by, stop=bound)
         await self.state(key)
-        return await self._until(key, command, wait, _report_of(command))
+        return await self._until(key, command, wait, report_of(command))
 
     async def pause(
         self,
@@ -198,13 +204,13 @@ class Office:
         stop = Stop.graceful(grace=grace).bind(self.now(), cause)
         await self.state(key)
         command = Pause(id=command_id, at=self.now(), by=by, stop=stop)
-        return await self._until(key, command, wait, _report_of(command))
+        return await self._until(key, command, wait, report_of(command))
 
     async def resume(self, key: Key, *, by: str | None = None) -> str | None:
         """Let a session go on; gives the id of the run that goes on from where one was stopped, if any."""
         run_id = new_id()
         command = Resume(id=f"resume-{run_id}", at=self.now(), by=by, run_id=run_id)
-        return _effect(await self._ask(key, command)).run_id
+        return effect_of(await self._ask(key, command)).run_id
 
     async def answer(
         self, key: Key, answers: Mapping[str, object], *, run_id: str | None = None, by: str | None = None
@@ -212,7 +218,7 @@ class Office:
         """Answer questions; gives the id of the run that goes on."""
         run_id = run_id or new_id()
         command = Answer(id=f"answer-{run_id}", at=self.now(), by=by, run_id=run_id, answers=dict(answers))
-        return _effect(await self._ask(key, command)).run_id or run_id
+        return effect_of(await self._ask(key, command)).run_id or run_id
 
     async def steer(
         self,
@@ -233,11 +239,11 @@ class Office:
             when=when,
             run_id=run_id,
         )
-        return _effect(await self._ask(key, command)).run_id or ""
+        return effect_of(await self._ask(key, command)).run_id or ""
 
     async def release(self, key: Key, *, by: str | None = None) -> None:
         """Let a session be worked on again that was put into quarantine."""
-        _effect(await self._ask(key, Release(id=new_id(), at=self.now(), by=by)))
+        effect_of(await self._ask(key, Release(id=new_id(), at=self.now(), by=by)))
 
     # Runs
 
@@ -363,38 +369,8 @@ def new_id() -> str:
     return os.urandom(16).hex()
 
 
-def _effect(fate: Fate) -> Fate:
-    if fate.problem is not None:
-        raise SessionError(fate.problem, "conflict")
-    return fate
-
-
 def _check_pushed(state: SessionState, run_id: str) -> None:
     """Tell whoever pushed that it was refused, where it was."""
     fate = state.fates.get(f"push-{run_id}")
     if fate is not None:
-        _effect(fate)
-
-
-def _report_of(command: Cancel | Halt | Pause) -> Callable[[SessionState], StopReport | None]:
-    """Make what looks for the report of a request to stop."""
-
-    def look(state: SessionState) -> StopReport | None:
-        fate = state.fates.get(command.id)
-        if fate is None or _effect(fate).report is not None:
-            return None if fate is None else fate.report
-        row = None if fate.run_id is None else state.ended.get(fate.run_id)
-        if row is None:
-            return None
-        if row.cancelled is not None:
-            return row.cancelled
-        causes = () if command.stop is None else command.stop.causes
-        return StopReport(
-            result=StopResult.FINISHED_FIRST,
-            accepted=row.ended is not None and row.ended >= command.at,
-            causes=causes,
-            latency=max(0.0, (row.ended or 0.0) - command.at),
-            run_id=row.run_id,
-        )
-
-    return look
+        effect_of(fate)

@@ -14,6 +14,7 @@ from andon.ports import Substrate
 from andon.runtime.agent import Agent
 from andon.runtime.bell import Bell
 from andon.runtime.office import Office
+from andon.runtime.retention import Retention, keep_sweeping
 from andon.runtime.worker import Worker
 from andon.serve.app import create_app
 from andon.serve.auth import check_bind
@@ -113,6 +114,7 @@ async def serving(
     """
     settings = settings or Settings()
     check_bind(settings)
+    retention = Retention(age=settings.keep_for, count=settings.keep_sessions)
     authority = await to_thread.run_sync(authority_of, settings)
     with listen(settings) as listener:
         async with substrate:
@@ -125,13 +127,14 @@ async def serving(
             )
             app = create_app(office, agents, settings, worker=worker, authority=authority)
             server = Server(config_of(app, settings), listener, office, worker, app.state.desk.presence)
-            async with _listening(server):
+            async with _listening(server, retention):
                 yield server
 
 
 @asynccontextmanager
-async def _listening(server: Server) -> AsyncGenerator[None]:
+async def _listening(server: Server, retention: Retention) -> AsyncGenerator[None]:
     async with anyio.create_task_group() as group:
+        group.start_soon(keep_sweeping, server.office, retention)
         group.start_soon(server.work)
         group.start_soon(server.listen)
         await server.ready.wait()

@@ -22,7 +22,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """How a server listens, whom it believes, and how much it takes.
 
     `origins` may use it from web pages of elsewhere, and `hosts` are the names by which it may be called when
-    nobody needs a token, besides those of this machine. Times are seconds.
+    nobody needs a token, besides those of this machine. Of sessions that nobody uses, those of the last
+    `keep_for` seconds are kept, and of each user the last `keep_sessions`; None is all. Times are seconds.
     """
 
     host: str = "127.0.0.1"
@@ -38,6 +39,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     drain_grace: float = 10.0
     disconnect_grace: float = 0.0
     concurrency: int = 100
+    keep_for: float | None = None
+    keep_sessions: int | None = None
 
     @property
     def is_open(self) -> bool:
