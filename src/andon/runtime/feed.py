@@ -5,16 +5,20 @@ the items that it missed from the journal, and of a step in flight what was said
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from typing import cast
 
 import msgspec
 from msgspec import Struct
 
 from andon.core.command import Key
 from andon.core.items import (
+    CallDelta,
     ModelEnded,
     ModelStarted,
+    ReasoningDelta,
     RunEnded,
     RunStarted,
+    TextDelta,
     ToolEnded,
     ToolProgress,
     ToolStarted,
@@ -39,10 +43,12 @@ ENDS = "the server ends: read on at another, or when it is back"
 LONGEST = 4_096  # what the log holds; a reader that is further behind goes back to the journal
 MOST_AT_ONCE = 64
 FAR_BEHIND = 512  # things that a reader has not taken; it is given the sum of them instead
+Words = TextDelta | ReasoningDelta | CallDelta
+WORDS: dict[type, str] = {TextDelta: "text_delta", ReasoningDelta: "reasoning_delta", CallDelta: "call_delta"}
 ASK_AGAIN = 4  # deltas after which what was missed is asked for again
 
 
-class Told(Struct):
+class Told(Struct, gc=False):
     """One thing that readers are told: its id, its kind and its JSON; `n` of what is no item is 0."""
 
     id: str
@@ -156,9 +162,10 @@ class Feed:
         async for heard in news:
             if heard is None:
                 await self._grow()
-            else:
+            elif not self._goes_on(heard):
                 await self._pass(heard)
-            self._trim()
+            if len(self._log) > LONGEST:
+                self._trim()
             if self._bell.waiters:
                 self._bell.ring()
 
@@ -182,10 +189,9 @@ class Feed:
         return SessionError(f"session {self.key} was deleted", "missing")
 
     def _trim(self) -> None:
-        if len(self._log) > LONGEST:
-            cut = len(self._log) - LONGEST // 2
-            del self._log[:cut]
-            self._first += cut
+        cut = len(self._log) - LONGEST // 2
+        del self._log[:cut]
+        self._first += cut
 
     def _add(self, entry: Entry) -> None:
         self.n = entry.n
@@ -213,6 +219,22 @@ class Feed:
             case _:
                 pass
 
+    def _goes_on(self, heard: bytes) -> bool:
+        """Take the next words of a call, which most of what is heard are; False if it is anything else."""
+        tag, place, data = read_passing(heard)
+        flight = self._open.get(place)
+        if flight is None or not tag.endswith(this := f".{flight.step}.{flight.k + 1}"):
+            return False
+        delta = passing_from_json(data)
+        kind = WORDS.get(type(delta))
+        if kind is None:
+            return False
+        flight.add(cast("Words", delta))
+        # Who reads on from it is to miss no item, and to get none twice: its id is behind what was told here.
+        # The worker does not count what is no item of its run, and is ahead where it has written since.
+        self._log.append(Told(f"{self.n}{this}", kind, data))
+        return True
+
     async def _pass(self, heard: bytes) -> None:
         """Take what passes by in, unless an item has superseded it."""
         tag, place, data = read_passing(heard)
@@ -220,13 +242,10 @@ class Feed:
             return
         if place not in self._open:
             await self._grow()  # that the call began was durable before it said anything
-        if place not in self._open:
-            return
+            if place not in self._open or self._goes_on(heard):
+                return
         passing = passing_from_json(data)
-        # Who reads on from it is to miss no item, and to get none twice: its id is behind what was told here.
-        # The worker does not count what is no item of its run, and is ahead where it has written since.
-        here = f"{self.n}.{tag.partition('.')[2]}"
-        one = Told(here, str(type(passing).__struct_config__.tag), data)
+        one = Told(f"{self.n}.{tag.partition('.')[2]}", str(type(passing).__struct_config__.tag), data)
         flight = self._open[place]
         if flight is None or isinstance(passing, ToolProgress):
             self._log.append(one)
@@ -235,9 +254,6 @@ class Feed:
         if isinstance(passing, Partial) and k > flight.k:
             flight.become(k, passing)
             self._asked_at.pop(place, None)
-            self._log.append(one)
-        elif not isinstance(passing, Partial) and k == flight.k + 1:
-            flight.add(passing)
             self._log.append(one)
         elif k > flight.k:
             await self._ask_for(place, k)
