@@ -17,7 +17,7 @@ from andon.core.stop import Cause, StopReport, StopResult, Where
 from andon.errors import SessionError, UserError
 from andon.ports import ModelRequest
 from andon.runtime.memory import MemorySubstrate
-from andon.runtime.office import _report_of  # pyright: ignore[reportPrivateUsage]
+from andon.runtime.reply import report_of
 from andon.runtime.worker import Worker
 from andon.testing import Gate, ScriptedModel, virtual
 from tests.deeds import Deeds, lines
@@ -302,7 +302,7 @@ async def test_a_cancel_that_was_on_its_way_when_its_run_ended_is_a_conflict() -
         stop = Stop.now().bind(here.office.now(), Cause("user", id="late"))
         late = Cancel(id="late", at=here.office.now(), stop=stop, run_id=first)
         with pytest.raises(SessionError, match="nothing was stopped"):
-            await here.office._until(KEY, late, 10, _report_of(late))  # pyright: ignore[reportPrivateUsage]
+            await here.office._until(KEY, late, 10, report_of(late))  # pyright: ignore[reportPrivateUsage]
         assert (await here.office.run(second)).state == "running"
         await cancelled(here)
 
