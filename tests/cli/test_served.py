@@ -147,7 +147,8 @@ def test_a_second_signal_leaves_now(host: Host) -> None:
 
     assert server.ends()[0] == 130
     host.start_again()
-    assert host.told("ps")[0]["run_id"] == run
+    host.reached(run, "run_ended")
+    assert [(row["run_id"], row["state"]) for row in host.told("ps", "--all")] == [(run, "finished")]
 
 
 def test_a_server_that_was_killed_is_gone_on_from(host: Host) -> None:
