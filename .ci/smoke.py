@@ -43,6 +43,18 @@ def wait_until_ready(demo: subprocess.Popen[bytes]) -> None:
     sys.exit(f"make demo did not serve within {WITHIN:g} s")
 
 
+def wait_until_gone() -> None:
+    """Wait until nothing listens any more: make may end before what it has started."""
+    began = time.monotonic()
+    while time.monotonic() - began < LEAVES_WITHIN:
+        try:
+            ask("/healthz")
+        except (urllib.error.URLError, ConnectionError):
+            return
+        time.sleep(0.2)  # noqa: TID251 - there is no event to wait for in another process
+    sys.exit(f"the server still answers {LEAVES_WITHIN:g} s after it was told to leave")
+
+
 def stop_a_run() -> None:
     """Look at the page, start a run, and cancel it."""
     if "<title>Andon</title>" not in ask("/"):
@@ -68,7 +80,8 @@ def main() -> None:
         if demo.poll() is None:
             os.killpg(demo.pid, signal.SIGKILL)
     print(f"smoke: make demo left with {code}")
-    if code not in {0, 2, 130}:  # make's own, when it is interrupted
+    wait_until_gone()
+    if code not in {0, 2, 130, -signal.SIGINT}:  # make's own, when it is interrupted
         sys.exit(f"make demo left with {code}")
 
 
