@@ -16,7 +16,7 @@ from pathlib import Path
 URL = "http://127.0.0.1:8484"
 WITHIN = 300.0  # seconds to be set up and to answer, on a slow machine
 LEAVES_WITHIN = 60.0
-SESSION = "/apps/demo/users/smoke/sessions/smoke"
+SESSION = f"/apps/demo/users/smoke/sessions/smoke-{os.getpid()}"
 
 
 def ask(path: str, body: object = None) -> str:
