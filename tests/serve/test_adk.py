@@ -286,6 +286,22 @@ async def test_a_question_is_a_long_running_call_and_its_response_the_answer(
     assert responses == [("call_1", "pending"), (question["id"], None), ("call_1", None)]
 
 
+# Pictures
+
+
+@pytest.mark.parametrize("data", ["-_-_", "+/+/", "AA", "AA==", "AAA", "AAA="])
+async def test_pictures_come_in_base_64_of_any_kind(provider: FakeProvider, data: str) -> None:
+    """Of either alphabet, with or without padding; the session tells them as ADK writes them."""
+    provider.reply(Text("Nice."))
+    parts = [{"text": "Look."}, {"inlineData": {"mimeType": "image/jpeg", "data": data, "displayName": "a"}}]
+    async with adk_scene(provider) as s:
+        await s.begin()
+        assert words(complete(await s.events(asking("", newMessage={"parts": parts})))) == "Nice."
+        said = (await s.client.get(S1)).json()["events"][0]["content"]["parts"][1]["inlineData"]
+    plain = data.translate(str.maketrans("+/", "-_")).rstrip("=")
+    assert (said["mimeType"], said["data"].rstrip("=")) == ("image/jpeg", plain)
+
+
 # Refused
 
 
@@ -298,7 +314,9 @@ async def test_a_question_is_a_long_running_call_and_its_response_the_answer(
         ({"sessionId": "a/b"}, 422),
         ({"newMessage": {"role": "user", "parts": []}}, 422),
         ({"newMessage": {"role": "user", "parts": [{"text": " "}]}}, 422),
-        ({"newMessage": {"parts": [{"inlineData": {"data": "§"}}]}}, 422),
+        ({"newMessage": {"parts": [{"inlineData": {"data": "§§"}}]}}, 422),
+        ({"newMessage": {"parts": [{"inlineData": {"data": "AAAAA"}}]}}, 422),
+        ({"newMessage": {"parts": [{"inlineData": {"mimeType": "audio/pcm", "data": "AAAA"}}]}}, 422),
         ({"newMessage": {"parts": [{"text": "a"}, {"functionResponse": {"id": "x"}}]}}, 422),
         ({"newMessage": {"parts": [{"functionResponse": {"id": "x"}}]}}, 409),
         ({"newMessage": None}, 422),

@@ -14,11 +14,6 @@ CONFIG = """
 "path.user" = "ann"
 "path.session" = "s1"
 "path.run" = "{run}"
-
-# In ADK's shapes a message may say nothing at all, and that is refused.
-[[operations]]
-include-path-regex = "^/run(_sse)?$"
-checks.positive_data_acceptance.enabled = false
 """
 
 

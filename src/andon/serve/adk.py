@@ -1,6 +1,6 @@
 """ADK: the routes of Google ADK's server, in its own shapes, so that its clients work unchanged."""
 
-import base64
+from base64 import b64decode
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Annotated
@@ -21,14 +21,31 @@ from andon.serve.auth import Who
 from andon.serve.desk import Desk, InDesk, Open, Reader, Runner
 from andon.serve.patience import while_there
 from andon.serve.presence import Leash
-from andon.serve.problem import unprocessable
-from andon.serve.shape import MOST_PARTS, PROBLEMS, GivenId, Grace, JsonObject, OnDisconnect
+from andon.serve.shape import MOST_PARTS, PROBLEMS, GivenId, Grace, JsonObject, OnDisconnect, Words
 from andon.serve.stream import EventStream
 
 router = APIRouter(tags=["adk"], responses=PROBLEMS)
 
 RUN_ID = "Andon-Run-Id"
 PLAIN = str.maketrans("-_", "+/")
+BASE_64 = r"^([A-Za-z0-9+/_-]{4})*([A-Za-z0-9+/_-]{2,3}={0,2})?$"
+MimeType = Annotated[str, Field(pattern=r"^image/[A-Za-z0-9.+-]+$")]
+# The state of a session is what it was created with: to take a change, and lose it, would be a lie.
+NoChange = Annotated[dict[str, object], Field(max_length=0)]
+
+EVENT: dict[str, object] = {
+    "type": "object",
+    "properties": {"id": {"type": "string"}, "data": {"type": "string"}},
+    "required": ["data"],
+}
+RAN: dict[str, object] = {
+    "description": "The events of the run, in ADK's JSON.",
+    "content": {"application/json": {"schema": {"type": "array", "items": {"type": "object"}}}},
+}
+STREAMED: dict[str, object] = {
+    "description": "The events of the run, as they come; `data` is ADK's JSON.",
+    "content": {"text/event-stream": {"schema": EVENT}},
+}
 
 
 class Adk(BaseModel):
@@ -38,17 +55,26 @@ class Adk(BaseModel):
 
 
 class InlineData(Adk):
-    """The bytes of a picture, in base 64."""
+    """The bytes of a picture, in base 64 of either alphabet, with or without its padding."""
 
-    mime_type: str = "image/png"
-    data: str
+    mime_type: MimeType = "image/png"
+    data: Annotated[str, Field(min_length=2, pattern=BASE_64)]
+
+    def image(self) -> Image:
+        """Give the picture."""
+        plain = self.data.rstrip("=").translate(PLAIN)
+        return Image(data=b64decode(plain + "=" * (-len(plain) % 4)), media_type=self.mime_type)
 
 
 class FileData(Adk):
     """The address of a picture."""
 
-    mime_type: str = "image/png"
-    file_uri: str
+    mime_type: MimeType = "image/png"
+    file_uri: Annotated[str, Field(min_length=1)]
+
+    def image(self) -> Image:
+        """Give the picture."""
+        return Image(url=self.file_uri, media_type=self.mime_type)
 
 
 class FunctionResponse(Adk):
@@ -62,49 +88,59 @@ class FunctionResponse(Adk):
         return self.response["result"] if self.response.keys() == {"result"} else self.response
 
 
-class AdkPart(Adk):
-    """One part of a message."""
+class TextPart(Adk):
+    """Words."""
 
-    text: str | None = None
-    inline_data: InlineData | None = None
-    file_data: FileData | None = None
-    function_response: FunctionResponse | None = None
+    text: Words
+
+    def given(self) -> Text | Image:
+        """Give it as a part of a prompt."""
+        return Text(self.text)
+
+
+class DataPart(Adk):
+    """A picture, by its bytes."""
+
+    inline_data: InlineData
+
+    def given(self) -> Text | Image:
+        """Give it as a part of a prompt."""
+        return self.inline_data.image()
+
+
+class FilePart(Adk):
+    """A picture, by its address."""
+
+    file_data: FileData
+
+    def given(self) -> Text | Image:
+        """Give it as a part of a prompt."""
+        return self.file_data.image()
+
+
+class AnswerPart(Adk):
+    """An answer."""
+
+    function_response: FunctionResponse
 
 
 class NewMessage(Adk):
-    """What the user says: words and pictures, or answers."""
+    """What the user says: words and pictures, or answers; not both at once."""
 
     role: str | None = "user"
-    parts: Annotated[list[AdkPart], Field(max_length=MOST_PARTS)] = []
+    parts: (
+        Annotated[list[TextPart | DataPart | FilePart], Field(min_length=1, max_length=MOST_PARTS)]
+        | Annotated[list[AnswerPart], Field(min_length=1, max_length=MOST_PARTS)]
+    )
 
     def prompt(self) -> Prompt:
         """Give it as a prompt."""
-        return [given for part in self.parts for given in _given(part)]
+        return [part.given() for part in self.parts if not isinstance(part, AnswerPart)]
 
     def answers(self) -> dict[str, object]:
         """Give the answers in it, by the ids of the questions."""
-        responses = [part.function_response for part in self.parts]
-        answers = {one.id: one.answer() for one in responses if one is not None}
-        if answers and None in responses:
-            raise unprocessable("a message has words and answers: send the answers first, then the words")
-        return answers
-
-
-def _given(part: AdkPart) -> list[Text | Image]:
-    if part.inline_data is not None:
-        return [Image(data=_bytes(part.inline_data.data), media_type=part.inline_data.mime_type)]
-    if part.file_data is not None:
-        return [Image(url=part.file_data.file_uri, media_type=part.file_data.mime_type)]
-    return [] if part.text is None else [Text(part.text)]
-
-
-def _bytes(text: str) -> bytes:
-    """Read base 64 of either alphabet, with or without its padding, as ADK's own clients write it."""
-    plain = text.rstrip("=").translate(PLAIN)
-    try:
-        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
-    except ValueError as error:
-        raise unprocessable(f"the data of a part is no base 64: {error}") from error
+        given = [part.function_response for part in self.parts if isinstance(part, AnswerPart)]
+        return {one.id: one.answer() for one in given}
 
 
 class RunRequest(Adk):
@@ -115,7 +151,7 @@ class RunRequest(Adk):
     session_id: GivenId
     new_message: NewMessage
     streaming: bool = False
-    state_delta: JsonObject | None = None
+    state_delta: NoChange | None = None
     on_disconnect: OnDisconnect = "cancel"
     disconnect_grace: Grace | None = None
 
@@ -146,8 +182,6 @@ class Talking(Struct, frozen=True):
 def _talking(desk: Desk, who: Who, given: RunRequest) -> Talking:
     key = desk.key(who, given.app_name, given.user_id, given.session_id)
     desk.check_app(key.app)
-    if given.state_delta:
-        raise unprocessable("the state of a session is what it was created with: send no stateDelta")
     grace = desk.grace(given.on_disconnect, given.disconnect_grace)
     return Talking(key, given.new_message, new_id(), who.name, grace)
 
@@ -178,7 +212,7 @@ async def list_apps(_who: Reader, desk: InDesk) -> list[str]:
     return sorted(desk.agents)
 
 
-@router.post("/run", responses={200: {"description": "The events of the run, in ADK's JSON."}})
+@router.post("/run", responses={200: RAN})
 async def run(given: RunRequest, who: Runner, desk: InDesk, request: Request) -> Response:
     """Run to the end, and give all events; a run that was cancelled ends with the event that says so."""
     talking = _talking(desk, who, given)
@@ -192,7 +226,7 @@ async def _all(events: AsyncGenerator[list[AdkEvent]]) -> list[AdkEvent]:
         return [event async for batch in events for event in batch]
 
 
-@router.post("/run_sse", status_code=200, response_class=EventStream)
+@router.post("/run_sse", status_code=200, response_class=EventStream, responses={200: STREAMED})
 async def run_sse(given: RunRequest, who: Runner, desk: InDesk, _open: Open) -> Response:
     """Run, and tell of it as it comes."""
     talking = _talking(desk, who, given)

@@ -58,7 +58,7 @@ async def talk(websocket: WebSocket, *sides: Side) -> None:
         except WebSocketDisconnect:
             ends.append((0, ""))
         except SessionError as error:
-            ends.append((GOING_AWAY, error))
+            ends.append((GOING_AWAY if error.kind in {"closed", "missing"} else REFUSED, error))
         except Problem as error:
             ends.append((REFUSED, error.detail))
         except (ValueError, UserError) as error:
