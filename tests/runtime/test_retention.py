@@ -1,5 +1,6 @@
 """Retention: what need not be kept is forgotten, and nothing else."""
 
+import anyio
 import pytest
 
 from andon.core.command import Key, Push, command_to_json
@@ -11,6 +12,8 @@ from andon.runtime.memory import MemorySubstrate
 from andon.runtime.office import Office
 from andon.runtime.retention import Retention, keep_sweeping, sweep
 from andon.testing import virtual
+
+HOUR = 3_600.0
 
 
 def info(user: str, session: str, touched: float) -> SessionInfo:
@@ -64,7 +67,9 @@ async def test_a_sweep_forgets_idle_sessions_and_no_others() -> None:
         office = Office(substrate)
         idle, busy = await add(substrate, "idle"), await add(substrate, "busy", busy=True)
 
-        assert await sweep(office, Retention(age=1e-9)) == 1
+        assert await sweep(office, Retention(age=HOUR)) == 0
+        await anyio.sleep(HOUR + 1)
+        assert await sweep(office, Retention(age=HOUR)) == 1
 
         assert (await office.state(busy)).queue
         with pytest.raises(SessionError, match="no session"):

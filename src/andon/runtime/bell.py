@@ -26,6 +26,11 @@ def wall_clock() -> Callable[[], float]:
     return time.time
 
 
+def wall_now() -> float:
+    """Give the wall time here and now: on a loop with a clock of its own, by that."""
+    return time.time() if running_loop() is None else wall_clock()()
+
+
 def rouse(loop: asyncio.AbstractEventLoop) -> None:
     """Let this thread's loop look at what it was just told, also if a signal handler told it in its sleep."""
     if asyncio.current_task(loop) is None:  # else a task is at work, so the loop is awake

@@ -6,7 +6,6 @@ joined on the run's own loop, so nothing here needs a lock.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 from itertools import count
@@ -15,7 +14,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from andon.core.stop import Bond, Cause, Point, Stop, StopReport, StopResult, Where, describe, join_all
-from andon.runtime.bell import running_loop, wall_clock
+from andon.runtime.bell import running_loop, wall_clock, wall_now
 from andon.runtime.pause import Discard, Pause
 from andon.runtime.ticket import Ticket
 
@@ -51,7 +50,7 @@ class Scope:
     def __init__(self, name: str, on_stop: Callable[[Stop], None]) -> None:
         self._name = name
         self._count = count(1)
-        self.now: Callable[[], float] = time.time
+        self.now: Callable[[], float] = wall_now
         self.stop: Stop | None = None
         self.cuts = False
         self.cuts_model = False
